@@ -1,0 +1,1 @@
+"""One module for each subcommand of `course`, imported only when it is used."""
