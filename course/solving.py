@@ -1,0 +1,152 @@
+"""Solve a formula for one of its symbols: in closed form where SymPy can, else by bisection on the same expression."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+
+from course.symbols import BY_SYMBOL, HUGE, Entry
+
+if TYPE_CHECKING:
+    from course.formula import Formula
+
+_STEPPED = (sp.Max, sp.Min, sp.ceiling, sp.floor, sp.Mod, sp.Piecewise)
+
+
+class NoSolution(ValueError):
+    """No value of the symbol in its range meets the equation."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What `Formula.solve` returns.
+
+    `value` is the number (None when symbols were left open), `how` says how it was found, and `expression` holds the
+    closed form where there is one.
+    """
+
+    value: float | None
+    how: str
+    expression: sp.Expr | None = None
+
+    def __str__(self) -> str:
+        return f"{self.expression if self.value is None else self.value} ({self.how})"
+
+
+def solve(formula: Formula, key: str, equals: Any, others: Mapping[str, Any]) -> Solution:
+    """Solve `formula = equals` for `key`; see `Formula.solve`."""
+    from course.formula import FormulaError
+
+    known = {entry.key: entry for entry in formula.inputs}
+    if key not in known:
+        raise FormulaError(f"{formula.name} cannot be solved for {key}: it takes {', '.join(known)}.")
+    unknown = known[key]
+    given = {name: value for name, value in others.items() if name != key}
+    left_open = {name: entry.symbol for name, entry in known.items() if name not in given}
+    expression = formula(**{**given, **left_open})  # checks names and ranges of what was given
+    equation = sp.sympify(expression) - sp.nsimplify(sp.sympify(equals), rational=True)
+    closed = None if equation.has(*_STEPPED) else _closed_form(equation, unknown)
+    if len(left_open) > 1:
+        if closed is None:
+            missing = ", ".join(name for name in left_open if name != key)
+            raise FormulaError(f"{formula.name} has no closed form for {key}: give a number for {missing} as well.")
+        return Solution(None, "closed form", closed)
+    if closed is not None:
+        value = float(closed)
+        if not unknown.whole:
+            return Solution(value, "closed form", closed)
+        if abs(value - round(value)) < 1e-9 * max(1.0, abs(value)):
+            return Solution(float(round(value)), "closed form", closed)
+    function = sp.lambdify([unknown.symbol], equation, "math")
+    if unknown.whole:
+        return Solution(float(_first_whole(function, unknown)), "bisection over the integers", closed)
+    return Solution(_bisect(function, unknown), "bisection", closed)
+
+
+def _closed_form(equation: sp.Expr, unknown: Entry) -> sp.Expr | None:
+    try:
+        roots = sp.solve(equation, unknown.symbol)
+    except NotImplementedError:
+        return None
+    for root in roots:
+        if root.free_symbols or (root.is_real and unknown.low <= float(root) <= unknown.high):
+            return sp.simplify(root)
+    return None
+
+
+def _bracket(function: Callable[[float], float], points: list[float], entry: Entry) -> tuple[float, float]:
+    """Two neighbouring points between which the function changes sign."""
+    previous: tuple[float, float] | None = None
+    for point in points:
+        try:
+            value = function(point)
+        except (ZeroDivisionError, OverflowError, ValueError):
+            continue
+        if value == 0:
+            return point, point
+        if previous is not None and (value > 0) != (previous[1] > 0):
+            return previous[0], point
+        previous = (point, value)
+    raise NoSolution(
+        f"No {entry.key} between {entry.low:g} and {entry.high:g} meets the equation: it never gets there."
+    )
+
+
+def _bisect(function: Callable[[float], float], entry: Entry) -> float:
+    lowest = max(entry.low, 1e-12)
+    ratio = (entry.high / lowest) ** (1 / 400)
+    points = ([0.0] if entry.low <= 0 else []) + [lowest * ratio**i for i in range(401)]
+    low, high = _bracket(function, points, entry)
+    rising = function(high) > function(low)
+    while low < (middle := (low + high) / 2) < high:
+        if (function(middle) > 0) == rising:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _first_whole(function: Callable[[float], float], entry: Entry) -> int:
+    """The smallest integer at which the function has reached zero or crossed it."""
+    points = [float(n) for n in range(int(entry.low), int(entry.low) + 64)]
+    while points[-1] < min(entry.high, 1e15):
+        points.append(float(int(points[-1] * 1.3)))
+    low, high = _bracket(function, points, entry)
+    first, last = int(low), int(high)
+    started_positive = function(low) > 0
+    while last - first > 1:
+        middle = (first + last) // 2
+        value = function(float(middle))
+        if value != 0 and (value > 0) == started_positive:
+            first = middle
+        else:
+            last = middle
+    return last
+
+
+def same_expression(left: sp.Expr, right: sp.Expr) -> bool:
+    """Are two expressions equal? By algebra; with Max, Min or steps, at random rational points, exactly.
+
+    >>> x = sp.Symbol("x", positive=True)
+    >>> same_expression((x + 1) ** 2, x**2 + 2 * x + 1), same_expression(sp.Max(x, 1), sp.Max(x, 2))
+    (True, False)
+    """
+    difference = sp.sympify(left) - sp.sympify(right)
+    if not difference.has(*_STEPPED):
+        return bool(sp.simplify(difference) == 0)
+    draw = random.Random(0)
+    free = sorted(difference.free_symbols, key=str)
+    return all(difference.subs({s: _rational(s, draw) for s in free}) == 0 for _ in range(60))
+
+
+def _rational(symbol: sp.Symbol, draw: random.Random) -> sp.Rational:
+    """A random rational inside the symbol's declared range."""
+    entry = BY_SYMBOL.get(symbol)
+    low, high = (entry.low, entry.high) if entry else (0.0, HUGE)
+    if high < 1000:
+        return sp.Rational(low) + sp.Rational(draw.randint(0, 60), 60) * sp.Rational(high - low)
+    return sp.nsimplify(low, rational=True) + sp.Rational(draw.randint(0, 400), draw.choice((1, 3, 7, 50)))
