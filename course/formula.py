@@ -69,7 +69,7 @@ class Formula:
     assumptions: tuple[str, ...] = ()
     source: str = "derived here"
     derivation: tuple[Step, ...] = ()
-    _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     # ---------------------------------------------------------------- what it is made of
     @property
@@ -119,7 +119,11 @@ class Formula:
             numbers = {SYMBOLS[key].symbol: _exact(column) for key, column in columns.items()}
             named = {SYMBOLS[key].symbol: value for key, value in symbolic.items()}
             return self.value_expression.subs({**numbers, **named}, simultaneous=True)
-        shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
+        try:
+            shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
+        except ValueError:
+            sizes = ", ".join(f"{key} {column.shape}" for key, column in columns.items() if column.shape)
+            raise FormulaError(f"{self.name}: these arrays do not fit beside each other: {sizes}.") from None
         result = self._function(*(columns[entry.key] for entry in self.inputs))
         # lambdify returns a scalar for a part that depends on no column: give every answer the common shape
         result = np.broadcast_to(np.asarray(result, dtype=float), shape)
@@ -139,12 +143,13 @@ class Formula:
     def _column(self, entry: Entry, value: Any) -> np.ndarray:
         """One argument as a float64 column (int64 would overflow silently at 6PS), checked against its range."""
         where = f"{self.name}: {entry.key} ({entry.meaning}{_unit_words(entry)})"
-        if isinstance(value, sp.Basic):
-            value = float(value)
-        if isinstance(value, str | bool | complex) or value is None:
+        if isinstance(value, str | bytes | bool | np.bool_ | complex) or value is None:
             raise FormulaError(f"{where} must be a number, not {value!r}.")
         try:
-            column = np.asarray(value, dtype=float)
+            raw = np.asarray(float(value) if isinstance(value, sp.Basic) else value)
+            if raw.dtype.kind in "bSUc":  # NumPy would read "12" and True as numbers
+                raise TypeError
+            column = raw.astype(float)
         except (TypeError, ValueError):
             raise FormulaError(
                 f"{where} must be a number or an array of numbers, not {type(value).__name__}."

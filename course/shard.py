@@ -21,7 +21,7 @@ n, X, G_r, g, b_w, b_g, b_o, P_s, T_p = symbols(
     "ranks", "payload_bytes", "reductions", "reduced_gradient_bytes", "weight_bytes", "gradient_bytes",
     "optimizer_bytes", "stage_parameters", "tensor",
 )  # fmt: skip
-z_1, z_2, z_3, g_b = symbols("shard_optimizer", "shard_gradients", "shard_weights", "regather")
+z_1, z_2, z_3 = symbols("shard_optimizer", "shard_gradients", "shard_weights")
 h, T, B, b_a, s_p, r_full, v = symbols(
     "hidden", "sequence_length", "micro_batch", "activation_bytes", "sequence_sharded", "full_recompute", "interleave"
 )

@@ -94,7 +94,6 @@ _TABLE = (
     _entry("shard_optimizer", "z_1", "1", "1 when optimizer state is sharded (ZeRO-1 and above), else 0", 0, 1),
     _entry("shard_gradients", "z_2", "1", "1 when gradients are sharded (ZeRO-2 and above), else 0", 0, 1),
     _entry("shard_weights", "z_3", "1", "1 when weights are sharded (ZeRO-3, FSDP), else 0", 0, 1),
-    _entry("regather", "g_b", "1", "1 when sharded weights are gathered again for backward, else 0", 0, 1),
     _entry(
         "sequence_sharded",
         "s_p",

@@ -36,7 +36,7 @@ def shape(model: Model) -> dict[str, Any]:
     if model.mlp_bias:
         biases += (matrices - 1) * model.ffn + model.hidden
     norm = model.norm_size * model.hidden
-    query_key_norms = {"none": 0, "head": 2 * model.head_size, "width": query + key}[model.qk_norm]
+    query_key_norms = {"none": 0, "head": 2 * model.head_size, "width": query + key}[model.qk_norm] * model.norm_size
     return {
         "layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv_heads,
         "head_size": model.head_size, "ffn": model.ffn, "vocabulary": model.vocabulary, "mlp_matrices": matrices,

@@ -1,0 +1,129 @@
+"""Oracles of the compute part of a prediction: arrays of one rank, and the bytes of what each pass reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from course.simulators.shapes import Matmul, matmuls, mlp_inputs, part
+from oracles.checking import Answers, Check, agrees
+from oracles.shapes import random_shapes
+
+FLOATS = {2: np.float16, 4: np.float32}
+CORE = ("scores", "values")
+
+
+def matmul_of_one_rank() -> Answers:
+    for rows, inner, columns, tensor in ((3, 5, 8, 1), (7, 2, 12, 4), (4, 9, 6, 2)):
+        mine = Matmul("", rows, inner, part(columns, tensor, "columns"))
+        yield {"rows": rows, "inner": inner, "columns": columns, "tensor": tensor}, mine.flops
+
+
+def arrays_of_one_rank() -> Answers:
+    for (rows, inner, columns, tensor), size in product(
+        ((3, 5, 8, 1), (7, 2, 12, 4), (4, 9, 6, 2), (2, 30, 8, 4)), FLOATS
+    ):
+        left = np.zeros((rows, inner), FLOATS[size])
+        right = np.hsplit(np.zeros((inner, columns), FLOATS[size]), tensor)[0]
+        yield (
+            {
+                "rows": rows,
+                "inner": inner,
+                "columns": columns,
+                "tensor": tensor,
+                "activation_bytes": size,
+            },
+            left.nbytes + right.nbytes + (left @ right).nbytes,
+        )
+
+
+def visible_scores_and_values() -> Answers:
+    # a token sees (T + 1) / 2 keys on average and the formula says T / 2: equal for long sequences only
+    for sequences, tensor, shape in zip((1, 3), (1, 2), random_shapes(2, seed=40, divisible_by=2), strict=True):
+        length = 1500
+        mine = replace(shape, layers=1, heads=part(shape.heads, tensor, "heads"))
+        flops = sum(one.flops for one in matmuls(mine, sequences, length, causal=True) if one.name in CORE)
+        yield {
+            "heads": shape.heads, "head_size": shape.head_size, "sequence_length": length, "micro_batch": sequences,
+            "tensor": tensor,
+        }, flops  # fmt: skip
+
+
+def score_matrices() -> Answers:
+    for heads, sequences, length, tensor in ((4, 3, 5, 2), (6, 1, 8, 3), (2, 2, 3, 1)):
+        scores = np.zeros((sequences, part(heads, tensor, "heads"), length, length))
+        yield {"heads": heads, "micro_batch": sequences, "sequence_length": length, "tensor": tensor}, scores.size
+
+
+class _Memory:
+    """Counts the bytes that passes over arrays read and write."""
+
+    def __init__(self) -> None:
+        self.moved = 0
+
+    def pass_over(self, reads: list[np.ndarray], writes: list[np.ndarray]) -> None:
+        self.moved += sum(array.nbytes for array in (*reads, *writes))
+
+
+def passes_of_a_layer() -> Answers:
+    shapes = iter(random_shapes(24, seed=41, divisible_by=4))
+    for (tensor, sharded), dropout, size, gated in product(
+        ((1, False), (2, False), (4, True)), (False, True), FLOATS, (False, True)
+    ):
+        shape = replace(next(shapes), gated_mlp=gated)
+        sequences, length = 2, 6
+        tokens = sequences * length
+
+        def array(rows: int, width: int, size: int = size) -> np.ndarray:
+            return np.zeros((rows, width), FLOATS[size])
+
+        around = array(tokens // tensor if sharded else tokens, shape.hidden)
+        memory = _Memory()
+        for _ in ("attention", "mlp"):
+            memory.pass_over([around], [around])  # norm
+            if dropout:
+                memory.pass_over([around], [around])
+            memory.pass_over([around, around], [around])  # sum with the residual
+        for heads in (shape.heads, shape.kv_heads):  # rotary turn of queries and of keys
+            turned = array(tokens, heads // tensor * shape.head_size)
+            memory.pass_over([turned], [turned])
+        inside = array(tokens, shape.ffn // tensor)
+        memory.pass_over([inside for _ in mlp_inputs(shape)], [inside])  # activation function
+        yield {
+            "hidden": shape.hidden, "heads": shape.heads, "kv_heads": shape.kv_heads, "head_size": shape.head_size,
+            "ffn": shape.ffn, "mlp_matrices": 3 if gated else 2, "micro_batch": sequences, "sequence_length": length,
+            "tensor": tensor, "sequence_sharded": sharded, "dropout": dropout, "activation_bytes": size,
+        }, memory.moved  # fmt: skip
+
+
+def passes_of_an_optimizer_step() -> Answers:
+    for count, weight, gradient, kept in (
+        (90, "f2", "f4", ("f4", "f4", "f4")),
+        (70, "f4", "f2", ("f2", "f2")),
+        (51, "f2", "f8", ("f8",)),
+    ):
+        memory = _Memory()
+        parts = [np.zeros(count, kind) for kind in kept]  # master copy and moments
+        memory.pass_over([*parts, np.zeros(count, gradient)], parts)
+        memory.pass_over([], [np.zeros(count, weight)])
+        yield (
+            {
+                "stage_parameters": count,
+                "optimizer_bytes": sum(np.dtype(kind).itemsize for kind in kept),
+                "gradient_bytes": np.dtype(gradient).itemsize,
+                "weight_bytes": np.dtype(weight).itemsize,
+            },
+            memory.moved,
+        )
+
+
+ORACLES: dict[str, list[Check]] = {
+    "predict.compute.shard_matmul_flops": [agrees(matmul_of_one_rank)],
+    "predict.compute.shard_matmul_bytes": [agrees(arrays_of_one_rank)],
+    "predict.compute.attention_flops": [agrees(visible_scores_and_values, 0.002)],
+    "predict.compute.score_count": [agrees(score_matrices)],
+    "predict.compute.element_wise_bytes": [agrees(passes_of_a_layer)],
+    "predict.compute.optimizer_bytes_moved": [agrees(passes_of_an_optimizer_step)],
+}
