@@ -88,7 +88,7 @@ def flops_per_token(model: Model, sequence_length: float, recompute: str = "none
     """
     counted = count(model)
     values = shape(model) | {
-        "parameters": counted.total,
+        "parameters": counted.active,
         "matmul_parameters": counted.matmul_active,
         "sequence_length": sequence_length,
         "full_recompute": float(recompute == "full"),

@@ -1,0 +1,169 @@
+"""What the eight steps speak about, found once: the search, the chosen layout, the file's own, half the devices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from course.errors import UserError
+from course.estimate import pick
+from course.formula import FormulaError
+from course.mfu import accelerator_hours, refuse_above_one, wall_time
+from course.predict import predict
+from course.predict.columns import Columns
+from course.predict.constants import Constants, constants_for
+from course.predict.stages import stage_parameters, stages
+from course.predict.traffic import Link, links
+from course.problem import Run
+from course.shard import LADDER, all_gather_bytes, pipeline_send_bytes, tensor_unit_bytes, tensor_units
+from course.stops import with_devices
+from course.sweep import Search, described, search
+from course.sweep.search import take
+
+AXES = ("tensor", "pipeline", "data")
+"""The axes of this part of the course, innermost first as they are usually placed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """One question with everything its answer rests on.
+
+    `swept` is the document of the sweep, `best` the recommended entry of it (None: nothing fits), `own` the prediction
+    of the layout in the run file (None: there is none), `half` the search on half the devices (None: there is no half).
+    """
+
+    run: Run
+    constants: Constants
+    found: Search
+    swept: dict[str, Any]
+    best: dict[str, Any] | None
+    own: dict[str, Any] | None
+    half: Search | None
+
+    @property
+    def row(self) -> Columns:
+        """The columns of the recommended layout, of length one."""
+        return take(self.found.columns, slice(1))
+
+    @property
+    def measured_over_estimate(self) -> float | None:
+        """Measured step time over the estimate for the same layout: the file's own, or else the recommended one."""
+        measured, of = self.run.measured.step_time_s, self.own or self.best
+        if measured is None or of is None or of["step"]["time_s"] is None:
+            return None
+        return float(measured / of["step"]["time_s"])
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Step time of the recommended layout, corrected by the measurement where there is one."""
+        if self.best is None:
+            return None
+        return float(self.best["step"]["time_s"]) * (self.measured_over_estimate or 1.0)
+
+    @property
+    def days(self) -> float | None:
+        """Wall time of the whole run."""
+        return None if self.step_time_s is None else float(wall_time(**self._whole())) / 86400
+
+    @property
+    def hours(self) -> float | None:
+        """Accelerator-hours of the whole run."""
+        if self.step_time_s is None:
+            return None
+        return float(accelerator_hours(devices=self.run.cluster.devices, **self._whole()))
+
+    def _whole(self) -> dict[str, float]:
+        training = self.run.training
+        return {
+            "time": (self.step_time_s or 0.0) * training.tokens / training.tokens_per_step,
+            "goodput": self.run.cluster.goodput,
+        }
+
+    def links(self) -> dict[str, Link]:
+        """The link of each axis of the recommended layout."""
+        return links(self.run, self.row, self.constants, self.found.order)
+
+    def crosses(self, axis: str) -> bool:
+        """Whether the groups of an axis of the recommended layout span nodes."""
+        return bool(self.links()[axis].crosses[0])
+
+    def sent_bytes(self) -> dict[str, float]:
+        """Bytes one device of the busiest stage sends in one step, by axis, under the recommended layout."""
+        return sent_bytes(dataclasses.replace(self.run, layout=None), self.row)
+
+
+def gather(run: Run, fix: Iterable[str] = ()) -> Facts:
+    """Search, predict and compare: everything the steps need.
+
+    Raises:
+        UserError: a fixed field is not given, the search is too large, or a measured step would exceed the peak.
+    """
+    fix = tuple(fix)
+    found = search(run, fix)
+    swept = described(run, found, free=not fix)
+    own = predict(run) if run.layout is not None else None
+    facts = Facts(
+        run, constants_for(run), found, swept, swept["layouts"][0] if swept["layouts"] else None, own, _half(run, fix)
+    )
+    _refuse_impossible_measurement(facts)
+    return facts
+
+
+def _half(run: Run, fix: tuple[str, ...]) -> Search | None:
+    if run.cluster.devices % 2:
+        return None
+    halved = dataclasses.replace(with_devices(run, run.cluster.devices // 2), layout=run.layout)
+    try:
+        return search(halved, fix)
+    except (UserError, FormulaError):
+        return None
+
+
+def _refuse_impossible_measurement(facts: Facts) -> None:
+    ratio, of = facts.measured_over_estimate, facts.own or facts.best
+    if ratio is not None and of is not None and of["mfu"]["causal_attention"] is not None:
+        refuse_above_one(of["mfu"]["causal_attention"] / ratio, "[measured] step_time_s: MFU")
+
+
+def sent_bytes(run: Run, row: Columns) -> dict[str, float]:
+    """Bytes one device sends in one optimizer step, by axis, for the single layout in `row`.
+
+    Data traffic is that of the stage with most parameters, the others that of the stage with most layers.
+    """
+    software, state = run.software, run.training.state
+    value = {name: float(column[0]) for name, column in row.items()}
+    stage = stages(run, row)
+    held, layers = float(stage_parameters(run, row, stage).max()), float(stage.layers.max())
+    sharding = list(LADDER)[int(value["sharding"])]
+    names = {
+        "ranks": value["shard_group"] if sharding != "none" else value["data"], "reductions": value["micro_batches"],
+        "weight_bytes": float(state.weights), "reduced_gradient_bytes": float(software.gradient_reduction_bytes),
+        "stage_parameters": held, "tensor": value["tensor"],
+    }  # fmt: skip
+    data = float(LADDER[sharding](**pick(LADDER[sharding], names)))
+    if sharding == "zero3" and not software.regather_in_backward:
+        kept = all_gather_bytes(ranks=names["ranks"], payload_bytes=state.weights * held / value["tensor"])
+        data -= value["micro_batches"] * float(kept)
+    moved = {
+        "activation_bytes": 2.0, "hidden": run.model.hidden, "micro_batch": value["micro_batch"],
+        "sequence_length": run.training.sequence_length, "tensor": value["tensor"],
+        "sequence_sharded": value["sequence_parallel"],
+    }  # fmt: skip
+    again = float(software.tensor_regather) * value["sequence_parallel"]
+    units = sum(tensor_units(value["full_recompute"], again))
+    tensor = units * layers * value["micro_batches"] * float(tensor_unit_bytes(**pick(tensor_unit_bytes, moved)))
+    sends = 2 * value["micro_batches"] * value["interleave"] * (value["pipeline"] > 1)
+    pipeline = sends * float(pipeline_send_bytes(**pick(pipeline_send_bytes, moved)))
+    return {"tensor": tensor, "pipeline": pipeline, "data": data}
+
+
+def smallest_group(found: Search) -> tuple[int, float] | None:
+    """The smallest model-parallel group (tensor x pipeline) with which anything fits, and its best step time in s."""
+    if not found.fitting:
+        return None
+    groups = found.columns["tensor"] * found.columns["pipeline"]
+    least = groups.min()
+    return int(least), float(np.min(found.values["time_s"][groups == least]))

@@ -1,0 +1,77 @@
+"""How an answer writes numbers and names, so that every sentence does it alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+GIB = 2.0**30
+ZERO = {"none": "nothing sharded", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
+_SHORT = {"tensor": "TP", "pipeline": "PP", "data": "DP"}
+
+
+def number(value: float) -> str:
+    """A number as a reader wants it: thousands apart, three or four digits, powers of ten where it is huge.
+
+    >>> number(6803.6), number(0.4712), number(3.7988e25), number(16384)
+    ('6,804', '0.471', '3.799e+25', '16,384')
+    """
+    if value and not 1e-3 <= abs(value) < 1e9:
+        return f"{value:.4g}"
+    if float(value).is_integer() or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def large(value: float) -> str:
+    """A count in words.
+
+    >>> large(405.85e9), large(15.6e12), large(2.5e6)
+    ('405.9 billion', '15.6 trillion', '2.5 million')
+    """
+    for scale, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if abs(value) >= scale:
+            return f"{value / scale:.4g} {word}"
+    return f"{value:,.0f}"
+
+
+def gib(bytes_held: float) -> str:
+    """Bytes as GiB."""
+    return f"{number(bytes_held / GIB)} GiB"
+
+
+def percent(share: float) -> str:
+    """A share in per cent.
+
+    >>> percent(0.0712), percent(0.5)
+    ('7.1 %', '50 %')
+    """
+    return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
+
+
+def listed(items: Sequence[str]) -> str:
+    """Items with commas, and `and` before the last.
+
+    >>> listed(["a", "b", "c"]), listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1] if items else ""
+
+
+def layout_name(layout: Mapping[str, Any]) -> str:
+    """A layout in a line.
+
+    >>> from course.problem import Layout
+    >>> import dataclasses
+    >>> layout_name(dataclasses.asdict(Layout(data=4, tensor=2, sharding="zero1")))
+    'DP 4, TP 2, ZeRO-1, micro-batch 1'
+    """
+    parts = [f"{_SHORT[axis]} {layout[axis]}" for axis in ("data", "tensor", "pipeline") if layout[axis] > 1]
+    if layout["pipeline"] > 1:
+        chunks = f" x{layout['interleave']}" if layout["interleave"] > 1 else ""
+        parts.append(f"{layout['schedule']}{chunks}")
+    parts += [ZERO[layout["sharding"]]] if layout["sharding"] != "none" else []
+    parts.append(f"micro-batch {layout['micro_batch']}")
+    if layout["recompute"] != "none":
+        parts.append(f"{layout['recompute']} recomputation")
+    return ", ".join(parts)

@@ -1,0 +1,251 @@
+"""Answers, predictions and sweeps as text of at most 100 columns: short sentences, aligned tables, units."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from course.answer.words import ZERO, large, layout_name, number, percent
+from course.problem import Run
+
+WIDTH = 100
+CONVENTIONS = ("six_ps", "palm", "full_attention", "causal_attention")
+PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "margin")
+UNITS = (
+    ("_gib_per_sequence", "GiB a sequence"), ("_gib_per_device", "GiB a device"), ("_gb_per_step", "GB a step"),
+    ("_gb_per_s", "GB/s"), ("_gib", "GiB"), ("_ms", "ms"), ("_days", "days"), ("_share", "%"),
+    ("_sequences", "sequences"),
+    ("_per_s_per_device", "/s a device"), ("_per_s", "/s"), ("_s", "s"),
+)  # fmt: skip
+"""Ending of a name and the unit it stands for, the longer endings first."""
+
+
+def paragraph(text: str, indent: str = "") -> str:
+    """Text wrapped to the width of a page."""
+    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _item(text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def table(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> str:
+    """Rows in aligned columns: the first `left` columns to the left, the others to the right.
+
+    >>> print(table([["a", "1"], ["bc", "10"]], indent=""))
+    a    1
+    bc  10
+    """
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def shown(value: float | None, unit: str = "") -> str:
+    """A number with its unit, `-` where there is none."""
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: "-"}[value]
+    if unit == "%":
+        return percent(value)
+    return f"{number(value)} {unit}".rstrip()
+
+
+def heading(run: Run) -> str:
+    """What is asked, in a line or two."""
+    training, cluster = run.training, run.cluster
+    return paragraph(
+        f"{run.name}: {run.model.name}, {large(training.tokens)} tokens, "
+        f"{training.global_batch_sequences:,} sequences of "
+        f"{training.sequence_length:,} a step, on {cluster.devices:,} {cluster.accelerator.name} "
+        f"({cluster.fabric.id}), "
+        f"{run.software.recipe}."
+    )
+
+
+def answer(document: Mapping[str, Any], run: Run, own: Mapping[str, Any] | None) -> str:
+    """The eight steps, the recommended layout beside the file's own, the sweep to measure, the four questions."""
+    parts = [heading(run)]
+    for place, step in enumerate(document["steps"], 1):
+        title = "MFU" if step["name"] == "mfu" else step["name"].capitalize()
+        parts.append(f"{place}. {title}\n{paragraph(step['reason'], '   ')}\n{_numbers(step['numbers'])}")
+    best = document["recommended"]
+    if best is None:
+        parts.append("No layout is recommended: none is legal and fits.")
+    else:
+        parts.append("Recommended layout\n" + compared([("recommended", best["layout"], best), *_own(run, own)]))
+        rows = [[f"  {place}. ", layout_name(entry["layout"])] for place, entry in enumerate(document["proposal"], 1)]
+        parts.append("Short sweep to measure, the global batch held\n" + table(rows, left=2, indent=""))
+    lines = ["The four questions"]
+    for question in document["four_questions"]:
+        lines += [f"  {question['question']}", paragraph(question["answer"], "    ")]
+        lines.append(f"    -> {shown(question['number'])} {question['unit']}")
+    parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _own(run: Run, own: Mapping[str, Any] | None) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+    return [] if own is None or run.layout is None else [("in the file", vars(run.layout), own)]
+
+
+def _numbers(numbers: Mapping[str, float | None]) -> str:
+    """Names and values, two pairs a line."""
+    cells = []
+    for name, value in numbers.items():
+        ending, unit = next(((end, unit) for end, unit in UNITS if name.endswith(end)), ("", ""))
+        cells.append((name.removesuffix(ending).replace("_", " "), shown(value, unit)))
+    rows = []
+    for place in range(0, len(cells), 2):
+        pair = cells[place : place + 2]
+        rows.append([cell for name, value in pair for cell in (name, value)] + [""] * (4 - 2 * len(pair)))
+    widths = [max(len(row[place]) for row in rows) for place in range(4)]
+    return "\n".join(
+        f"     {a.ljust(widths[0])}  {b.rjust(widths[1])}    {c.ljust(widths[2])}  {d.rjust(widths[3])}".rstrip()
+        for a, b, c, d in rows
+    )
+
+
+def compared(entries: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> str:
+    """Layouts side by side: (title, layout, prediction) each a column."""
+    rows = [["", *(title for title, _, _ in entries)]]
+
+    def add(name: str, values: Sequence[str]) -> None:
+        rows.append([name, *values])
+
+    layouts, found = [layout for _, layout, _ in entries], [document for _, _, document in entries]
+    for axis in ("data", "tensor", "pipeline", "interleave", "micro_batch"):
+        add(axis.replace("_", "-"), [f"{layout[axis]:,}" for layout in layouts])
+    add("sharding", [ZERO[layout["sharding"]] for layout in layouts])
+    add("recomputation", [layout["recompute"] for layout in layouts])
+    add("step time", [shown(d["step"]["time_s"], "s") for d in found])
+    add("peak memory", [shown(d["memory"]["peak_gib"], "GiB") for d in found])
+    add("capacity", [shown(d["memory"]["capacity_gib"], "GiB") for d in found])
+    add("fits", [{True: "yes", False: "no", None: "illegal"}[d["memory"]["fits"]] for d in found])
+    for convention in CONVENTIONS:
+        add(f"MFU ({convention})", [shown(d["mfu"][convention]) for d in found])
+    add("HFU (executed)", [shown(d["hfu"]) for d in found])
+    add("tokens/s a device", [shown(d["tokens_per_s_per_device"]) for d in found])
+    add("wall time", [shown(d["run"]["days"], "days") for d in found])
+    add("accelerator-hours", [shown(d["run"]["accelerator_hours"]) for d in found])
+    add("cost", [shown(d["run"]["cost"]) for d in found])
+    return table(rows)
+
+
+def predict(document: Mapping[str, Any], run: Run) -> str:
+    """One prediction: verdict, memory by part, the step by part, communication by axis, MFU by convention, the run."""
+    assert run.layout is not None
+    parts = [heading(run), f"Layout: {layout_name(vars(run.layout))}."]
+    if not document["legal"]:
+        reasons = "\n".join(_item(reason + ".") for reason in document["reasons"])
+        return "\n\n".join([*parts, "Not legal:\n" + reasons])
+    memory, step = document["memory"], document["step"]
+    verdict = "fits" if memory["fits"] else "does not fit"
+    rows = [[part, shown(memory["parts_gib"][part], "GiB")] for part in PARTS]
+    rows.append(["peak", shown(memory["peak_gib"], "GiB")])
+    parts.append(
+        f"Memory: it {verdict}. The fullest stage ({memory['stage']}, counted from 0) needs "
+        f"{memory['peak_gib']:.1f} of "
+        f"{memory['capacity_gib']:.1f} GiB.\n{table(rows)}"
+    )
+    rows = [[name, shown(step[f"{name}_s"], "s")] for name in ("compute", "bubble", "other")]
+    for axis, traffic in step["communication"].items():
+        if traffic["link"]:
+            rows.append([f"{axis}, exposed", shown(traffic["exposed_s"], "s")])
+    rows.append(["step", shown(step["time_s"], "s")])
+    hidden = [
+        f"{axis} {shown(traffic['total_s'], 's')} in all, {traffic['link']}"
+        for axis, traffic in step["communication"].items()
+        if traffic["link"]
+    ]
+    said = paragraph("Communication: " + "; ".join(hidden) + ".") if hidden else "Nothing is sent."
+    parts.append(f"Step: {document['tokens_per_step']:,.0f} tokens.\n{table(rows)}\n{said}")
+    rows = [[f"MFU ({name})", shown(document["mfu"][name])] for name in CONVENTIONS]
+    parts.append("Use of the dense peak\n" + table([*rows, ["HFU (executed)", shown(document["hfu"])]]))
+    done = document["run"]
+    goal = {True: "The goal is met.", False: "The goal is not met.", None: "No goal is given."}[done["meets_goal"]]
+    rows = [
+        ["tokens/s", shown(document["tokens_per_s"])],
+        ["tokens/s a device", shown(document["tokens_per_s_per_device"])],
+        ["wall time", shown(done["days"], "days")],
+        ["accelerator-hours", shown(done["accelerator_hours"])],
+        ["cost", shown(done["cost"])],
+    ]
+    parts.append(f"Run: {goal}\n{table(rows)}")
+    parts.append("Taken as given\n" + "\n".join(_item(line) for line in document["assumptions"]))
+    return "\n\n".join(parts)
+
+
+def sweep(document: Mapping[str, Any], run: Run, rules: Mapping[str, str]) -> str:
+    """The ranked layouts, why the first has its axes, why the others fell out, when to stop."""
+    parts = [heading(run)]
+    parts.append(
+        paragraph(
+            f"{document['candidates']:,} candidates, {document['legal']:,} legal, {document['fitting']:,} fit. "
+            f"Ranked by {document['ranked_by']}."
+        )
+    )
+    layouts = document["layouts"]
+    if layouts:
+        head = [
+            "",
+            "data",
+            "tensor",
+            "pipe",
+            "chunks",
+            "micro",
+            "sharding",
+            "recompute",
+            "s/step",
+            "MFU*",
+            "GiB",
+            "days",
+        ]
+        rows = [head, *(_line(document, place) for place in range(len(layouts)))]
+        key = "= within the model's error of the best; m proposed to measure; p best for its memory. * full_attention."
+        parts.append(f"{table(rows, left=1, indent=' ')}\n{paragraph(key)}")
+        why = [_item(f"{axis}: {reason}.") for axis, reason in layouts[0]["why"].items()]
+        parts.append("Why the first has what it has\n" + "\n".join(why or ["  Nothing is split."]))
+    else:
+        parts.append(f"No layout is legal and fits; the last constraint was `{document['last_constraint']}`.")
+    if document["rejected"]:
+        rows = [[code, f"{count:,}"] for code, count in document["rejected"].items()]
+        width = max(len(code) for code, _ in rows)
+        many = max(len(count) for _, count in rows)
+        lines = [
+            textwrap.fill(
+                rules[code], WIDTH, initial_indent=f"  {code:<{width}}  {count:>{many}}  ",
+                subsequent_indent=" " * (width + many + 6),
+            )
+            for code, count in rows
+        ]  # fmt: skip
+        parts.append("Rejected, each by the first rule it breaks\n" + "\n".join(lines))
+    stops = document["stops"]
+    rows = [
+        ["devices beyond which a doubling adds more than it saves", shown(stops["break_even_devices"])],
+        ["fewest devices that meet the time goal", shown(stops["deadline_devices"])],
+    ]
+    parts.append("When to stop\n" + table(rows))
+    return "\n\n".join(parts)
+
+
+def _line(document: Mapping[str, Any], place: int) -> list[str]:
+    entry = document["layouts"][place]
+    layout = entry["layout"]
+    marks = "".join(mark for mark, key in (("=", "ties"), ("m", "proposal"), ("p", "pareto")) if place in document[key])
+    return [
+        f"{place + 1}{marks}",
+        *(
+            f"{layout[axis]}"
+            for axis in ("data", "tensor", "pipeline", "interleave", "micro_batch", "sharding", "recompute")
+        ),
+        f"{entry['step']['time_s']:.4g}",
+        "-" if entry["mfu"]["full_attention"] is None else f"{entry['mfu']['full_attention']:.3f}",
+        f"{entry['memory']['peak_gib']:.1f}",
+        number(entry["run"]["days"]),
+    ]

@@ -1,0 +1,65 @@
+"""Rank all legal layouts of a run file and say why the others fell out. Exit code 1 when none is legal and fits."""
+
+from __future__ import annotations
+
+import argparse
+import io
+
+from course.commands._output import add_run_file, check_target, csv_text, flat, json_text, plain, question, write
+
+PLOTS = (".png", ".svg", ".pdf")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `course sweep`."""
+    add_run_file(parser, fix=True)
+    parser.add_argument("--top", type=_count, default=10, metavar="N", help="how many layouts to describe; default 10")
+    parser.add_argument("--csv", metavar="FILE", help="write the layouts as CSV, the keys of --json joined by dots")
+    parser.add_argument("--plot", metavar="FILE", help="draw step time against memory: .png, .svg or .pdf")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of layouts: a whole number from 1 to 1,000,000")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the sweep and write the files asked for; 1 when nothing is legal and fits."""
+    from course.commands import _text
+    from course.commands.show import RULES
+    from course.sweep import sweep
+
+    table = check_target(arguments.csv) if arguments.csv else None
+    picture = check_target(arguments.plot, PLOTS) if arguments.plot else None
+    with question(arguments) as asked:
+        document = sweep(asked, arguments.fix, arguments.top)
+        written = []
+        if table is not None:
+            written.append(write(table, csv_text(document["layouts"], _columns(asked)).encode()))
+        if picture is not None:
+            from course.pictures.sweep import time_against_memory
+
+            drawn = io.BytesIO()
+            time_against_memory(document).savefig(drawn, format=picture.suffix[1:].casefold())
+            written.append(write(picture, drawn.getvalue()))
+        print(json_text(document) if arguments.json else "\n".join([_text.sweep(document, asked, RULES), *written]))
+    return 0 if document["fitting"] else 1
+
+
+def _columns(asked: object) -> list[str]:
+    """The columns of the CSV: the same for every sweep, however many layouts it found."""
+    import dataclasses
+
+    from course.predict import predict
+    from course.problem import Layout, Run
+    from course.sweep.search import COMPARED
+
+    assert isinstance(asked, Run)
+    layout = Layout()
+    template = predict(dataclasses.replace(asked, layout=layout))
+    return [
+        *flat({"layout": plain(dataclasses.asdict(layout))}),
+        *(f"why.{axis}" for axis in COMPARED),
+        *flat(template),
+    ]

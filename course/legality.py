@@ -1,0 +1,100 @@
+"""Which layouts are legal at all, and why the others are not. Belongs to step 3.
+
+Rules differ between programs, so each rule that is one program's own says so. A layout is a row of columns; one layout
+is a column of length one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from course.problem import Run
+
+Columns = Mapping[str, np.ndarray]
+
+RULES: dict[str, str] = {
+    "devices": "data x tensor x pipeline x context = {product:.0f} must equal the {devices} devices of the cluster",
+    "batch": "a global batch of {global_batch} sequences does not split into micro-batches of "
+    "{micro_batch:.0f} on {data:.0f} replicas",
+    "heads": "{heads} heads do not split over {tensor:.0f} tensor ranks",
+    "kv_heads": "{kv_heads} key/value heads do not split over {tensor:.0f} tensor ranks, and {recipe} does "
+    "not copy them",
+    "ffn": "a feed-forward width of {ffn} does not split over {tensor:.0f} tensor ranks",
+    "sequence": "a sequence of {sequence_length} tokens does not split over {tensor:.0f} tensor ranks, as "
+    "sequence parallelism wants",
+    "layers": "{layers} layers (or {layers} + 2, embedding and head counted) do not spread over "
+    "{pipeline:.0f} stages of {interleave:.0f} chunks",
+    "stage_layers": "stage_layers must list {pipeline:.0f} stages that add up to {layers} layers",
+    "interleave": "{interleave:.0f} chunks a stage need the interleaved schedule and at least 2 stages, and "
+    "that schedule at least 2 chunks",
+    "rounds": "{micro_batches:.0f} micro-batches are no multiple of {pipeline:.0f} stages, which {recipe}'s "
+    "interleaved schedule wants",
+    "few_micro_batches": "{micro_batches:.0f} micro-batches are fewer than the {minimum:.0f} with which "
+    "{recipe} starts {pipeline:.0f} stages",
+    "shard_group": "a shard group of {shard_group:.0f} does not divide the {data:.0f} data-parallel ranks",
+    "sequence_parallel": "sequence parallelism needs tensor parallelism: tensor is 1",
+}
+"""Rule code -> sentence; the codes are what `sweep` counts rejections by, besides "memory"."""
+
+
+def violations(run: Run, columns: Columns) -> dict[str, np.ndarray]:
+    """For each rule, a boolean column: True where the layout breaks it.
+
+    Args:
+        run: the question; its own layout is not used except for `stage_layers`.
+        columns: float columns named as the fields of a layout; `schedule` as an index into `SCHEDULES`, and
+            `micro_batches` as the micro-batches of a step.
+    """
+    model, training, software = run.model, run.training, run.software
+    t, p, v, d = (columns[name] for name in ("tensor", "pipeline", "interleave", "data"))
+    c, m = columns["context"], columns["micro_batches"]
+    interleaved = columns["schedule"] == SCHEDULES.index("interleaved")
+    chunks = p * v
+    stages_named = run.layout is not None and run.layout.stage_layers is not None
+    named_wrong = stages_named and sum(run.layout.stage_layers) != model.layers  # type: ignore[union-attr, arg-type]
+    lengths = len(run.layout.stage_layers) if stages_named else 0  # type: ignore[union-attr, arg-type]
+    spread = (model.layers % chunks == 0) | ((model.layers + 2) % chunks == 0)
+    if software.stage_rule == "first-extra":
+        spread = spread | ((v == 1) & (p <= model.layers))
+    minimum = _least_micro_batches(run, p)
+    return {
+        "devices": d * t * p * c != run.cluster.devices,
+        "batch": training.global_batch_sequences % (d * columns["micro_batch"]) != 0,
+        "heads": model.heads % t != 0,
+        "kv_heads": model.kv_heads % t != 0,
+        "ffn": model.ffn % t != 0,
+        "sequence": (columns["sequence_parallel"] > 0) & (training.sequence_length % t != 0),
+        "layers": ~spread & (not stages_named),
+        "stage_layers": np.full(p.shape, named_wrong) | ((p != lengths) & stages_named),
+        "interleave": ((v > 1) & (~interleaved | (p == 1))) | (interleaved & (v == 1)),
+        "rounds": interleaved & (m % p != 0) & software.interleave_needs_divisible,
+        "few_micro_batches": (p > 1) & (m < minimum),
+        "shard_group": (d * c) % columns["shard_group"] != 0,
+        "sequence_parallel": (columns["sequence_parallel"] > 0) & (t == 1),
+    }
+
+
+def _least_micro_batches(run: Run, pipeline: np.ndarray) -> np.ndarray:
+    rules = {"none": 0 * pipeline, "stages": pipeline, "stages-1": pipeline - 1}
+    return rules[run.software.pipeline_minimum_micro_batches]
+
+
+def reasons(run: Run, columns: Columns) -> list[str]:
+    """The sentences of every rule the single layout in `columns` breaks; an empty list means it is legal."""
+    broken = [code for code, column in violations(run, columns).items() if column.any()]
+    values = {name: float(column[0]) for name, column in columns.items() if column.dtype != object}
+    values["product"] = values["data"] * values["tensor"] * values["pipeline"] * values["context"]
+    names = {
+        "devices": run.cluster.devices, "global_batch": run.training.global_batch_sequences, "heads": run.model.heads,
+        "kv_heads": run.model.kv_heads, "ffn": run.model.ffn, "layers": run.model.layers, "recipe": run.software.recipe,
+        "sequence_length": run.training.sequence_length,
+        "minimum": float(_least_micro_batches(run, columns["pipeline"])[0]),
+    }  # fmt: skip
+    return [RULES[code].format(**{**values, **names}) for code in broken]
+
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
+SHARDINGS = ("none", "zero1", "zero2", "zero3")
+RECOMPUTES = ("none", "selective", "full")

@@ -1,0 +1,98 @@
+"""Every quantity of a prediction for a column of layouts, through the same formula objects the reader sees."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course.batch import pipeline_time
+from course.estimate import count, operation_time
+from course.mfu import accelerator_hours, wall_time
+from course.predict.compute import layer_times, optimizer_bytes_moved
+from course.predict.constants import Constants, constants_for
+from course.predict.memory import PARTS, memory
+from course.predict.stages import stages
+from course.predict.traffic import data_traffic, links, pipeline_traffic, tensor_layer_time
+from course.problem import Run
+
+Columns = dict[str, np.ndarray]
+
+
+def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Constants | None = None) -> Columns:
+    """Memory, time and cost of each layout.
+
+    Args:
+        run: the question.
+        columns: layouts as `course.predict.columns.derived` makes them.
+        order: the axes of the layouts, innermost first.
+        constants: shares and rates; those of the run's cluster by default.
+
+    Returns:
+        Columns: `peak_bytes`, `part_<name>`, `stage`, `fits`; `compute_s`, `bubble_s`, `other_s`, `time_s`;
+        `<axis>_total_s`, `<axis>_exposed_s`, `<axis>_crosses`; `run_s`, `wall_s`, `accelerator_hours`.
+    """
+    constants = constants or constants_for(run)
+    layout = stages(run, columns)
+    held = memory(run, columns, layout)
+    layer = layer_times(run, columns, constants)
+    link = links(run, columns, constants, order)
+    tensor_forward, tensor_backward = tensor_layer_time(run, columns, link["tensor"])
+    compute_layer = layer.forward + layer.backward
+    tensor_layer = tensor_forward + tensor_backward
+    seen_layer = np.maximum(tensor_layer - compute_layer, 0.0) if run.software.overlap_tensor else tensor_layer
+
+    head = (layer.head_forward + layer.head_backward)[:, None] * layout.has_head
+    stage_compute = layout.layers * compute_layer[:, None] + head
+    stage_tensor = layout.layers * seen_layer[:, None]
+    stage_time = np.where(layout.stands_for > 0, stage_compute + stage_tensor, 0.0)
+    slowest = np.argmax(stage_time, axis=1)
+    row = np.arange(len(slowest))
+    paced, summed = stage_time[row, slowest], (stage_time * layout.stands_for).sum(axis=1)
+
+    m = columns["micro_batches"]
+    piped = pipeline_time(
+        micro_batches=m, slowest_stage_time=paced, sum_stage_times=summed, interleave=columns["interleave"]
+    )
+    compute = m * stage_compute[row, slowest]
+    tensor_seen = m * stage_tensor[row, slowest]
+    seen_forward = seen_layer * tensor_forward / np.maximum(tensor_layer, 1e-30)
+    covers = (layer.forward + seen_forward, layer.backward + seen_layer - seen_forward)
+    data = data_traffic(run, columns, layout, *covers, link["data"])
+    pipeline = pipeline_traffic(run, columns, link["pipeline"])
+    other = _optimizer_time(run, columns)
+    time = piped + other + data.exposed + pipeline.exposed
+
+    steps = run.training.tokens / run.training.tokens_per_step
+    cluster = run.cluster
+    out: Columns = {
+        "peak_bytes": held.peak, "stage": held.stage, "fits": held.peak <= cluster.accelerator.memory_bytes,
+        "compute_s": compute, "bubble_s": piped - m * paced, "other_s": other, "time_s": time,
+        "tensor_total_s": m * (layout.layers[row, slowest] * tensor_layer), "tensor_exposed_s": tensor_seen,
+        "data_total_s": data.total, "data_exposed_s": data.exposed,
+        "pipeline_total_s": pipeline.total, "pipeline_exposed_s": pipeline.exposed,
+        "run_s": time * steps,
+        "wall_s": np.asarray(wall_time(time=time * steps, goodput=cluster.goodput)),
+        "accelerator_hours": np.asarray(
+            accelerator_hours(devices=cluster.devices, time=time * steps, goodput=cluster.goodput)
+        ),
+    }  # fmt: skip
+    out |= {f"part_{name}": held.parts[name] for name in PARTS}
+    out |= {f"{axis}_crosses": link[axis].crosses for axis in ("tensor", "data", "pipeline")}
+    return out
+
+
+def _optimizer_time(run: Run, columns: Columns) -> np.ndarray:
+    """The optimizer step: state of the device's own shard through memory once."""
+    state = run.training.state
+    sharded = np.where(columns["shard_optimizer"] > 0, columns["shard_group"], 1)
+    shards = columns["tensor"] * columns["pipeline"] * sharded
+    moved = optimizer_bytes_moved(
+        stage_parameters=count(run.model).total / shards, optimizer_bytes=float(state.optimizer),
+        gradient_bytes=float(state.extra_gradients or state.gradients), weight_bytes=float(state.weights),
+    )  # fmt: skip
+    accelerator = run.cluster.accelerator
+    return np.asarray(
+        operation_time(
+            kernel_flops=np.zeros_like(moved), kernel_bytes=moved, peak_flops_per_s=accelerator.peak_flops_per_s,
+            efficiency=1.0, memory_bytes_per_s=accelerator.memory_bytes_per_s,
+        )
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Peak memory of a layout: the fullest stage's state, activations, logits and buffers, and a visible margin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from course.batch import gpipe_in_flight, interleaved_in_flight, one_f_one_b_in_flight
+from course.constrain import activation_memory, gathered_weights, whole_gradients
+from course.estimate import LOGIT_BYTES, layer_input_bytes, logits_bytes, pick, shape, token_layer_bytes
+from course.legality import SCHEDULES
+from course.predict.constants import MARGIN_BYTES, MARGIN_SHARE
+from course.predict.stages import Stages, layer_parameters, stage_parameters
+from course.problem import Run
+from course.shard import state_per_device
+
+Columns = dict[str, np.ndarray]
+PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "margin")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of the fullest stage, by part, and which stage that is; columns over layouts."""
+
+    parts: dict[str, np.ndarray]
+    peak: np.ndarray
+    stage: np.ndarray
+
+
+def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
+    """Peak memory of each layout, in bytes a device.
+
+    Norms and biases are counted as if tensor ranks split them: under 0.1 % of the state.
+    """
+    wide = {name: column[:, None] for name, column in columns.items()}
+    model, state, software = run.model, run.training.state, run.software
+    widths = shape(model)
+    per_layer, held = layer_parameters(run), stage_parameters(run, columns, stages)
+
+    def state_part(**bytes_by_part: float) -> np.ndarray:
+        values = {"weight_bytes": 0.0, "gradient_bytes": 0.0, "optimizer_bytes": 0.0, **bytes_by_part}
+        flags = {name: wide[name] for name in ("shard_optimizer", "shard_gradients", "shard_weights")}
+        place = {"stage_parameters": held, "tensor": wide["tensor"], "ranks": wide["shard_group"]}
+        return np.asarray(state_per_device(**place, **flags, **values))
+
+    sequence = {"micro_batch": wide["micro_batch"], "sequence_length": run.training.sequence_length}
+    saved = {
+        **widths, **sequence, "activation_bytes": 2.0, "tensor": wide["tensor"], "dropout": float(software.dropout),
+        "sequence_sharded": wide["sequence_parallel"], "core_recompute": wide["core_recompute"],
+        "unfused_attention": float(not software.flash_attention),
+    }  # fmt: skip
+    layer = np.asarray(token_layer_bytes(**pick(token_layer_bytes, saved)))
+    inputs = np.asarray(layer_input_bytes(**pick(layer_input_bytes, saved)))
+    full = wide["full_recompute"]
+    flight = in_flight(wide, stages)
+    activations = activation_memory(
+        token_layer_bytes=np.where(full > 0, inputs, layer), stage_layers=stages.layers, in_flight=flight, **sequence
+    )
+    # under full recomputation one layer at a time is whole again
+    activations = activations + activation_memory(
+        token_layer_bytes=layer * full, stage_layers=np.minimum(stages.layers, 1), in_flight=1.0, **sequence
+    )
+    one_logit = LOGIT_BYTES["fused" if software.fused_loss else "unfused"]
+    logits = stages.has_head * logits_bytes(
+        logit_bytes=one_logit, vocabulary=model.vocabulary, tensor=wide["tensor"], **sequence
+    )
+    flags = {"layer_parameters": per_layer, "tensor": wide["tensor"], "ranks": wide["shard_group"]}
+    gathered_input = 2.0 * model.hidden * wide["micro_batch"] * run.training.sequence_length * wide["sequence_parallel"]
+    buffers = (
+        gathered_weights(**flags, weight_bytes=float(state.weights), shard_weights=wide["shard_weights"])
+        + whole_gradients(**flags, gradient_bytes=float(state.all_gradients), shard_gradients=wide["shard_gradients"])
+        + gathered_input
+    )
+    capacity = run.cluster.accelerator.memory_bytes
+    parts = {
+        "weights": state_part(weight_bytes=float(state.weights)),
+        "gradients": state_part(gradient_bytes=float(state.all_gradients)),
+        "optimizer": state_part(optimizer_bytes=float(state.optimizer)),
+        "activations": activations,
+        "logits": logits,
+        "buffers": buffers,
+        "margin": MARGIN_SHARE * capacity + MARGIN_BYTES,
+    }
+    whole = sum(np.broadcast_to(part, stages.layers.shape) for part in parts.values())
+    whole = np.where(stages.stands_for > 0, whole, 0.0)
+    fullest = np.argmax(whole, axis=1)
+    row = np.arange(len(fullest))
+    chosen = {name: np.broadcast_to(part, whole.shape)[row, fullest] for name, part in parts.items()}
+    return Memory(chosen, whole[row, fullest], stages.index[row, fullest])
+
+
+def in_flight(columns: Columns, stages: Stages) -> np.ndarray:
+    """Micro-batches each representative stage holds at once, in whole stages, by the schedule of each layout."""
+    place = {"pipeline": columns["pipeline"], "stage": np.minimum(stages.index, columns["pipeline"] - 1)}
+    m, v = columns["micro_batches"], columns["interleave"]
+    choices = {
+        "gpipe": gpipe_in_flight(micro_batches=m),
+        "1f1b": one_f_one_b_in_flight(micro_batches=m, **place),
+        "interleaved": interleaved_in_flight(micro_batches=m, interleave=v, **place),
+    }
+    # without a pipeline backward follows each forward, whatever the schedule is called
+    flight = np.select([columns["schedule"] == SCHEDULES.index(name) for name in choices], list(choices.values()), 1.0)
+    return np.where(columns["pipeline"] > 1, flight, 1.0)

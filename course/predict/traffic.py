@@ -1,0 +1,145 @@
+"""Communication of one step by axis: how long it takes in all, what of it is exposed, and over which link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from course.overlap import exposed_every_reduction, exposed_gather, exposed_reduction
+from course.place import group_bandwidth, point_to_point_time, ring_all_gather_time, ring_all_reduce_time
+from course.predict.constants import Constants
+from course.predict.stages import Stages, stage_parameters
+from course.problem import Run
+from course.shard import pipeline_send_bytes, tensor_units
+
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Link:
+    """The link a group's ring runs over: rate and latency of a message, and whether it `crosses` nodes."""
+
+    bytes_per_s: np.ndarray
+    latency_s: np.ndarray
+    crosses: np.ndarray
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Seconds of one step on the slowest stage: `total` of the axis and the part that extends the step."""
+
+    total: np.ndarray
+    exposed: np.ndarray
+    link: Link
+
+
+def links(run: Run, columns: Columns, constants: Constants, order: tuple[str, ...]) -> dict[str, Link]:
+    """The link of each axis, from its place in `order` (innermost first).
+
+    A group whose ranks lie `stride` apart has node_size / stride of them on a node (at least one); it stays inside the
+    node when all of them fit there.
+    """
+    fabric = run.cluster.fabric
+    stride = {name: np.ones_like(columns["tensor"]) for name in order}
+    inner = np.ones_like(columns["tensor"])
+    for axis in order:
+        stride[axis] = inner
+        inner = inner * columns[axis]
+    found = {}
+    for axis in order:
+        size = columns[axis]
+        on_node = np.clip(np.floor(fabric.node_size / stride[axis]), 1, np.maximum(size, 1))
+        crosses = (stride[axis] * size > fabric.node_size) & (size > 1)
+        # a send to the next stage is one message of one device, and uses one network card however many share its node
+        cards = np.ones_like(size) if axis == "pipeline" else on_node
+        across = group_bandwidth(
+            scale_up_bytes_per_s=constants.scale_up_bytes_per_s, scale_out_bytes_per_s=constants.scale_out_bytes_per_s,
+            ranks_per_node=cards,
+        )  # fmt: skip
+        rate = np.where(crosses, across, constants.scale_up_bytes_per_s)
+        latency = np.where(crosses, fabric.scale_out_latency_s, fabric.scale_up_latency_s)
+        found[axis] = Link(rate, latency, crosses)
+    return found
+
+
+def tensor_layer_time(run: Run, columns: Columns, link: Link) -> tuple[np.ndarray, np.ndarray]:
+    """Tensor-parallel collectives of one layer and micro-batch, (forward, backward), in seconds."""
+    tokens = columns["micro_batch"] * run.training.sequence_length / columns["context"]
+    unit = ring_all_gather_time(
+        ranks=columns["tensor"], payload_bytes=2.0 * run.model.hidden * tokens, latency=link.latency_s,
+        bandwidth=link.bytes_per_s,
+    )  # fmt: skip
+    again = float(run.software.tensor_regather) * columns["sequence_parallel"]
+    forward, backward = tensor_units(columns["full_recompute"], again)
+    return forward * unit, backward * unit
+
+
+def data_traffic(
+    run: Run, columns: Columns, stages: Stages, forward_s: np.ndarray, backward_s: np.ndarray, link: Link
+) -> Traffic:
+    """Gradient reduction and weight gathers, layer by layer, of the stage with most parameters.
+
+    Its layers send buckets of equal size, which carry its vocabulary tables as well.
+
+    `forward_s` and `backward_s` are what one layer takes and can cover traffic with. Under the interleaved schedule the
+    last backward of one chunk is followed by those of the pipeline's other micro-batches, which cover it too.
+    """
+    software = run.software
+    ranks = columns["data"] * columns["context"]
+    most = np.maximum(stages.layers.max(axis=1), 1.0)
+    bucket = stage_parameters(run, columns, stages).max(axis=1) / most / columns["tensor"]
+    reduce_all, scatter, gather = _bucket_messages(run, columns, link, bucket)
+    sharded, whole = columns["shard_optimizer"], 1 - columns["shard_optimizer"]
+    weights = columns["shard_weights"]
+    every = columns["shard_gradients"] * (columns["micro_batches"] - 1) + 1  # ZeRO-2 and 3 reduce every micro-batch
+    again = weights * float(software.regather_in_backward)  # and ZeRO-3 gathers again for backward
+    gathers = np.where(weights > 0, columns["micro_batches"] * (1 + again), sharded)
+    total = most * (whole * reduce_all + sharded * (every * scatter + gathers * gather))
+
+    kept = (columns["interleave"] > 1) & (columns["shard_gradients"] == 0)
+    cover = np.where(kept, np.minimum(columns["pipeline"], columns["micro_batches"]), 1.0)
+    reduced = whole * reduce_all + sharded * scatter
+    once = exposed_every_reduction(
+        buckets=most, forward_per_layer=forward_s, backward_per_layer=backward_s * cover,
+        communication_per_layer=reduced, reductions=every,
+    )  # fmt: skip
+    with_gather = every * exposed_reduction(
+        buckets=most, compute_per_layer=backward_s, communication_per_layer=reduced + again * gather
+    )
+    backward = np.where(weights > 0, with_gather, once)
+    if not software.overlap_gradients:
+        backward = every * most * (reduced + again * gather)
+    first = exposed_gather(buckets=most, compute_per_layer=forward_s, communication_per_layer=sharded * gather)
+    forward = first if software.overlap_parameters else most * sharded * gather
+    exposed = backward + (weights * (columns["micro_batches"] - 1) + 1) * forward
+    return Traffic(np.where(ranks > 1, total, 0.0), np.where(ranks > 1, exposed, 0.0), link)
+
+
+def _bucket_messages(
+    run: Run, columns: Columns, link: Link, parameters: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Seconds to all-reduce, to reduce-scatter and to all-gather a bucket of parameters: (whole, scatter, gather)."""
+    ranks, group = columns["data"] * columns["context"], columns["shard_group"]
+    gradients = float(run.software.gradient_reduction_bytes) * parameters
+    message = {"latency": link.latency_s, "bandwidth": link.bytes_per_s}
+    whole = ring_all_reduce_time(ranks=ranks, payload_bytes=gradients, **message)
+    scatter = ring_all_gather_time(ranks=group, payload_bytes=gradients, **message)
+    # hybrid sharding: what a group holds in shards is then summed over the groups
+    between = ring_all_reduce_time(ranks=np.maximum(ranks / group, 1), payload_bytes=gradients / group, **message)
+    gather = ring_all_gather_time(ranks=group, payload_bytes=float(run.training.state.weights) * parameters, **message)
+    return np.asarray(whole), np.asarray(scatter + between), np.asarray(gather)
+
+
+def pipeline_traffic(run: Run, columns: Columns, link: Link) -> Traffic:
+    """Sends between stages: hidden in the steady state where the program overlaps them, never in fill and drain."""
+    payload = pipeline_send_bytes(
+        activation_bytes=2.0, hidden=run.model.hidden, micro_batch=columns["micro_batch"],
+        sequence_length=run.training.sequence_length, tensor=columns["tensor"],
+        sequence_sharded=columns["sequence_parallel"],
+    )  # fmt: skip
+    send = point_to_point_time(latency=link.latency_s, payload_bytes=payload, bandwidth=link.bytes_per_s)
+    hops = 2 * (columns["pipeline"] - 1)
+    steady = 2 * columns["micro_batches"] * columns["interleave"] * (columns["pipeline"] > 1)
+    exposed = hops * send + (0 if run.software.overlap_pipeline else steady * send)
+    return Traffic((hops + steady) * send, exposed, link)

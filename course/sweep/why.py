@@ -1,0 +1,110 @@
+"""Why a layout has each of its axes: the fit or speed problem that axis solves, by what is left without it.
+
+An axis is compared with the best of all layouts that do without it, and a rung of sharding or of recomputation also
+with the same layout one rung lower. Where neither is worse the sentence says so.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from course.legality import RECOMPUTES, SHARDINGS
+from course.predict.columns import Columns, derived
+from course.predict.evaluate import evaluate
+from course.problem import Run
+from course.sweep.search import Best, Search, take
+
+GIB = 2.0**30
+NOTICED = 0.005
+"""Smaller differences of time are no reason."""
+
+DEGREES = ("data", "tensor", "pipeline", "interleave", "micro_batch")
+LADDERS = {"sharding": SHARDINGS, "recompute": RECOMPUTES}
+ABSENT = {
+    "data": "without replicas", "tensor": "without it", "pipeline": "without stages",
+    "interleave": "with one chunk a stage",
+    "micro_batch": "with single sequences",
+}  # fmt: skip
+
+
+def whys(run: Run, found: Search, shown: int) -> list[dict[str, str]]:
+    """For each of the first `shown` layouts: axis above its simplest value -> one clause, its kind of reason first."""
+    lower = {name: _one_lower(run, found, name, shown) for name in LADDERS} if shown else {}
+    capacity = run.cluster.accelerator.memory_bytes
+    return [_why(found, row, lower, capacity) for row in range(shown)]
+
+
+def _one_lower(run: Run, found: Search, name: str, shown: int) -> Columns:
+    """The same layouts one rung lower (for recomputation: the next lower one that the search tried), evaluated."""
+    columns = take(found.columns, slice(shown))
+    rungs = np.array(sorted(found.best[name]), float)
+    columns[name] = rungs[np.maximum(np.searchsorted(rungs, columns[name]) - 1, 0)]
+    columns = derived(columns, run)
+    return {**evaluate(run, columns, found.order), "rung": columns[name]}
+
+
+def _why(found: Search, row: int, lower: dict[str, Columns], capacity: float) -> dict[str, str]:
+    why = {}
+    time = float(found.values["time_s"][row])
+    for name in DEGREES:
+        value = int(found.columns[name][row])
+        if value > 1:
+            why[name] = _degree(name, found.best[name], value, time, capacity)
+    for name, names in LADDERS.items():
+        if found.columns[name][row] > lower[name]["rung"][row]:
+            rung = names[int(lower[name]["rung"][row])]
+            best = min(b.time_s for v, b in found.best[name].items() if v < found.columns[name][row])
+            peak, other = float(lower[name]["peak_bytes"][row]), float(lower[name]["time_s"][row])
+            why[name] = _rung(name, rung, peak, other, best, time, capacity)
+    return why
+
+
+def _degree(name: str, table: dict[int, Best], value: int, time: float, capacity: float) -> str:
+    absent = ABSENT[name]
+    without = table.get(1)
+    if without is None:
+        sentence = f"legality: no layout {absent} is legal"
+    elif math.isinf(without.time_s):
+        sentence = f"fit: {absent} the smallest needs {without.peak_bytes / GIB:.1f} of {_gib(capacity)}"
+    elif without.time_s > time * (1 + NOTICED):
+        sentence = (
+            f"speed: {absent} the best that fits takes {without.time_s:.4g} s a step, {more(without.time_s, time)}"
+        )
+    else:
+        return f"no gain: {absent} the best that fits takes {without.time_s:.4g} s a step"
+    smaller = [other for other in table if 1 < other < value]
+    if not smaller:
+        return sentence
+    next_smaller = table[max(smaller)].time_s
+    if math.isinf(next_smaller):
+        return f"{sentence}; at {max(smaller)} nothing fits"
+    return f"{sentence}; at {max(smaller)} the best takes {next_smaller:.4g} s"
+
+
+def _rung(name: str, rung: str, peak: float, other: float, best: float, time: float, capacity: float) -> str:
+    what = "without recomputation" if rung == "none" and name == "recompute" else f"under {name} {rung}"
+    if peak > capacity:
+        same = f"fit: {what} the same layout needs {peak / GIB:.1f} of {_gib(capacity)}"
+    elif other > time * (1 + NOTICED):
+        same = f"speed: {what} the same layout takes {other:.4g} s a step, {more(other, time)}"
+    else:
+        same = f"no gain: {what} the same layout fits in {_gib(peak)} and takes {other:.4g} s a step"
+    if math.isinf(best):
+        return f"{same}, and nothing else fits there or below"
+    return f"{same}; the best that fits there or below takes {best:.4g} s"
+
+
+def more(other: float, time: float) -> str:
+    """How much more `other` is than `time`, in words.
+
+    >>> more(1.5, 1.0), more(3.0, 1.0)
+    ('50 % more', '3.0 times as much')
+    """
+    ratio = other / time
+    return f"{ratio - 1:.0%}".replace("%", " % more") if ratio < 2 else f"{ratio:.1f} times as much"
+
+
+def _gib(bytes_held: float) -> str:
+    return f"{bytes_held / GIB:.1f} GiB"
