@@ -1,0 +1,245 @@
+"""From a row of measured runs to the question it answers: a Run, or the reason why it cannot be predicted.
+
+Blank cells are filled by the habits of the program that ran, and every filling is said in the run's `assumptions`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+from course import catalog
+from course.compare.shapes import NoShape, is_latent, is_mixture, model_of
+from course.fields import RunFileError, show
+from course.formula import FormulaError
+from course.legality import SCHEDULES
+from course.problem import Accelerator, Cluster, Fabric, Layout, Run, Software, Training
+from course.records.columns import Row, Value
+
+__all__ = ["PRECISIONS", "Skipped", "precision_of", "run_of"]
+
+PRECISIONS = {"mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "nvfp4": "fp4"}
+"""Other names of a precision."""
+
+OUT_OF_RANGE = "the numbers of the row leave the range a formula takes"
+
+STATES = {
+    "megatron": "bf16-18", "megatron-2021": "bf16-16", "nanotron-2025": "bf16-20", "torch-fsdp": "fp32-16",
+    "maxtext": "fp32-16",
+}  # fmt: skip
+"""Bytes a parameter by program, where the row does not say: as the catalog's state recipes name their users."""
+
+SHARDINGS = {"megatron": "zero1", "nanotron-2025": "zero1", "torch-fsdp": "zero3", "maxtext": "zero3"}
+"""What a program usually shards where the row does not say."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A row that cannot be predicted, and why."""
+
+    reason: str
+
+
+def precision_of(row: Row) -> str:
+    """The precision a row computes in; blank is bf16.
+
+    >>> precision_of({"dtype": "mxfp8"}), precision_of({"dtype": None})
+    ('fp8', 'bf16')
+    """
+    name = str(row.get("dtype") or "bf16").casefold()
+    return PRECISIONS.get(name, name)
+
+
+def run_of(row: Row) -> Run | Skipped:
+    """The question that a row of measured runs answers, its layout included.
+
+    Args:
+        row: values by the columns of `records/runs.csv`, None where blank; `fabric`, `node_size`, `head_size`,
+            `tied_embeddings`, `sequence_parallel`, `schedule`, `order` and `state` are read where they are there.
+
+    Returns:
+        Run, with what was filled in as `assumptions`; or Skipped, with a reason that many rows may share.
+
+    >>> row = {"id": "a-1", "model": "mpt-7b", "accelerator": "A100-80GB", "n_devices": 8, "dp": 8, "seq_len": 2048,
+    ...        "global_batch_seqs": 64, "micro_batch": 2, "software": "torch-fsdp", "sharding": "zero3"}
+    >>> run_of(row).layout.sharding, run_of({**row, "cp": 2}).reason
+    ('zero3', 'context parallelism is not predicted yet')
+    """
+    reason = _not_yet(row) or _blank(row)
+    if reason:
+        return Skipped(reason)
+    try:
+        return _run(row)
+    except NoShape as error:
+        return Skipped(f"shape missing: {error}")
+    except catalog.NoPeak:
+        return Skipped(f"no peak known for {precision_of(row)} on {row['accelerator']}")
+    except FormulaError:
+        return Skipped(OUT_OF_RANGE)
+    except RunFileError as error:
+        return Skipped(f"no valid run: {error}")
+
+
+def _not_yet(row: Row) -> str | None:
+    """What the prediction does not reach yet."""
+    if row.get("unfit"):
+        return str(row["unfit"])
+    notes, name = str(row.get("notes") or ""), str(row.get("model") or "")
+    if is_latent(row):
+        return "latent attention is not predicted yet"
+    if is_mixture(row):
+        return "experts are not predicted yet"
+    if int(row.get("cp") or 1) > 1:
+        return "context parallelism is not predicted yet"
+    if row.get("mfu_convention_code") == "lora" or re.search(r"\blora\b", f"{name} {notes}", re.IGNORECASE):
+        return "LoRA trains a part of the weights: not predicted"
+    if re.search(r"(?<!no )\boffload", notes, re.IGNORECASE):
+        return "offloading to the host is not predicted"
+    return None
+
+
+def _blank(row: Row) -> str | None:
+    """A cell without which nothing can be predicted."""
+    for column, what in (
+        ("accelerator", "accelerator"), ("n_devices", "device count"), ("seq_len", "sequence length"),
+        ("global_batch_seqs", "global batch"),
+    ):  # fmt: skip
+        if row.get(column) is None:
+            return f"{what} missing"
+    if all(row.get(column) is None for column in ("dp", "tp", "pp", "sharding")):
+        return "layout missing"
+    return None
+
+
+def _run(row: Row) -> Run | Skipped:
+    accelerator = _accelerator(str(row["accelerator"]), precision_of(row))
+    if isinstance(accelerator, Skipped):
+        return accelerator
+    said: list[str] = []
+    fabric = _fabric(accelerator.id, row.get("fabric"), row.get("node_size"), said)
+    if isinstance(fabric, Skipped):
+        return fabric
+    recipe = _recipe(row, accelerator, said)
+    if isinstance(recipe, Skipped):
+        return recipe
+    state = row.get("state") or STATES.get(recipe, catalog.DEFAULT_STATE)
+    try:
+        software = _software(recipe, str(state), "MP PURE" in str(row.get("notes") or ""))
+    except catalog.UnknownName:
+        return Skipped(f"unknown state {show(str(state))}")
+    model, assumed = model_of(row)
+    said += assumed
+    training = _training(row["seq_len"], row["global_batch_seqs"], accelerator.precision, str(state))
+    devices: int = row["n_devices"]  # type: ignore[assignment]  # the column is whole
+    cluster = Cluster(accelerator, fabric, devices)
+    layout = _layout(row, recipe, software.order, fabric.node_size, said)
+    if layout.schedule not in SCHEDULES:
+        return Skipped(f"the schedule {show(layout.schedule)} is not predicted yet")
+    name = str(row.get("id") or "a measured run")
+    return Run(name, model, training, software, cluster, layout=layout, assumptions=tuple(said))
+
+
+@cache
+def _accelerator(name: str, precision: str) -> Accelerator | Skipped:
+    try:
+        catalog.find("accelerators", name)
+    except catalog.UnknownName:
+        return Skipped(f"unknown accelerator {show(name)}")
+    if precision not in ("bf16", "fp16", "fp8", "fp4"):
+        return Skipped(f"unknown precision {show(precision)}")
+    return catalog.accelerator(name, precision)
+
+
+def _fabric(accelerator: str, name: Value, node_size: Value, said: list[str]) -> Fabric | Skipped:
+    if name is None:
+        presets = catalog.fabrics_for(accelerator)
+        if not presets:
+            return Skipped(f"no links known for {accelerator}: give a column fabric")
+        name = presets[0]
+        said.append(f"links {name}")
+    try:
+        found = catalog.fabric(str(name))
+    except catalog.UnknownName:
+        return Skipped(f"unknown fabric {show(str(name))}")
+    return replace(found, node_size=int(node_size)) if node_size is not None else found
+
+
+def _recipe(row: Row, accelerator: Accelerator, said: list[str]) -> str | Skipped:
+    """The program's recipe: as the row names it, else by what it shards and on what it runs."""
+    given = row.get("software")
+    if given is not None:
+        try:
+            return catalog.find("software", str(given))
+        except catalog.UnknownName:
+            return Skipped(f"unknown software {show(str(given))}")
+    fully = row.get("sharding") in ("zero2", "zero3") and accelerator.default_recipe != "maxtext"
+    recipe = "torch-fsdp" if fully else accelerator.default_recipe
+    said.append(f"software {recipe}")
+    return recipe
+
+
+@cache
+def _software(recipe: str, state: str, pure: bool) -> Software:
+    """A recipe; under llm-foundry's PURE policy gradients are reduced in bf16."""
+    software = catalog.software(recipe, state)
+    return replace(software, gradient_reduction_bytes=2) if pure else software
+
+
+@cache
+def _training(sequence: int, batch: int, precision: str, state: str) -> Training:
+    """One step is all that is compared: its tokens are the run's."""
+    return Training(float(sequence) * batch, sequence, batch, precision, catalog.state(state))
+
+
+def _layout(row: Row, recipe: str, order: tuple[str, ...], node_size: int, said: list[str]) -> Layout:
+    tensor, pipeline, context = (1 if (n := row.get(name)) is None else int(n) for name in ("tp", "pp", "cp"))
+    devices, batch = int(row["n_devices"] or 0), int(row["global_batch_seqs"] or 0)
+    data = row.get("dp")
+    if data is None:
+        said.append("data-parallel degree")
+        # where the degrees do not divide the devices the rule `devices` will say so
+        data = max(devices // max(tensor * pipeline * context, 1), 1)
+    micro_batch = row.get("micro_batch")
+    if micro_batch is None:
+        micro_batch = max(batch // max(int(data), 1), 1) if recipe == "maxtext" and pipeline == 1 else 1
+        said.append("micro-batch")
+    sharding = row.get("sharding")
+    if sharding is None:
+        sharding = SHARDINGS.get(recipe, "none") if int(data) * context > 1 else "none"
+        said.append(f"sharding {sharding}")
+    recompute = row.get("recompute")
+    if recompute is None:
+        recompute = "none"
+        said.append("no recomputation")
+    group = row.get("shard_group")
+    pod = node_size // max(tensor * context, 1)
+    if group is None and recipe == "maxtext" and sharding != "none" and 0 < pod < int(data) and not int(data) % pod:
+        group = pod  # weights are sharded inside a pod, and replicas of it stand in the others
+        said.append("state sharded inside a pod")
+    interleave = int(row.get("vpp") or 1) if pipeline > 1 else 1
+    return Layout(
+        data=data, tensor=tensor, pipeline=pipeline, context=context, sharding=str(sharding),  # type: ignore[arg-type]
+        shard_group=group,  # type: ignore[arg-type]
+        micro_batch=micro_batch, recompute=str(recompute), interleave=interleave,  # type: ignore[arg-type]
+        schedule=str(row.get("schedule") or ("interleaved" if interleave > 1 else "1f1b")),
+        sequence_parallel=_sequence_parallel(row, recipe, tensor, str(recompute)),
+        order=_order(row.get("order"), order),
+    )  # fmt: skip
+
+
+def _sequence_parallel(row: Row, recipe: str, tensor: int, recompute: str) -> bool | None:
+    """As given; Megatron brought it in 2022, together with selective recomputation."""
+    given = row.get("sequence_parallel")
+    if isinstance(given, bool):
+        return given and tensor > 1
+    if "no sequence parallelism" in str(row.get("notes") or ""):
+        return False
+    if recipe == "megatron-2021":
+        return tensor > 1 and recompute == "selective"
+    return None
+
+
+def _order(given: Value, usual: tuple[str, ...]) -> tuple[str, ...]:
+    named = tuple(str(given).split()) if given else ()
+    return (*named, *(axis for axis in usual if axis not in named))
