@@ -1,9 +1,10 @@
 """Text sources to executed notebooks, the same bytes on every run.
 
 A source is MyST Markdown; its notebook lies beside it. A source in `solutions` makes the learner's notebook in
-`exercises` as well: every check must be right in the one, and not answered in the other. A cell that raises or writes to stderr fails the build. What
-would differ from run to run is fixed: cell ids follow from the notebook's name and the cell's place, widget ids are
-numbered, no times and no widget state are stored. Outputs of a cell tagged `timed` may differ; nothing compares them.
+`exercises` as well: every check must be right in the one, and not answered in the other. A cell that raises or
+writes to stderr fails the build. What would differ from run to run is fixed: cell ids follow from the notebook's name
+and the cell's place, widget ids are numbered, no times and no widget state are stored. Outputs of a cell tagged `timed`
+may differ; nothing compares them.
 """
 
 from __future__ import annotations
@@ -145,12 +146,14 @@ def execute(notebook: Notebook, source: Path, wanted: str | None = None) -> Note
                 raise BuildError(f"{_place(source, index, cell)} writes to stderr: {_line(output.text)}")
     for entry in map(json.loads, checked):
         if wanted is not None and entry["status"] != wanted:
-            raise BuildError(f"{source.name}: the check of {entry['id']} is {entry['status']}, where {wanted} is wanted.")
+            raise BuildError(
+                f"{source.name}: the check of {entry['id']} is {entry['status']}, where {wanted} is wanted."
+            )
     return notebook
 
 
 def render(source: Path, student: bool = False) -> bytes:
-    """Return the bytes of the executed notebook of a source; of the learner's, with the answers taken out, if `student`.
+    """Return the bytes of the executed notebook of a source; if `student` of the learner's, without answers.
 
     Raises BuildError as `read` and `execute` do.
     """

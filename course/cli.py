@@ -8,6 +8,8 @@ arguments and `run(arguments)` does the work and returns the exit code: 0 done, 
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -68,9 +70,17 @@ def _dispatch(name: str, rest: Sequence[str]) -> int:
     parser = _Parser(prog=f"course {name}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
     arguments = parser.parse_args(rest)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a letter of a file's name shows a question mark
     code: int = module.run(arguments)
-    sys.stdout.flush()
+    if sys.stdout is not None:  # None: the caller closed it
+        sys.stdout.flush()
     return code
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, so that the end of the process does not complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,9 +121,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG_INPUT
     except BrokenPipeError:
         # The reader of our output is gone (`course sweep … | head`): nothing is left to say, on any stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return DONE
     except OSError as error:
+        if error.errno == errno.ENOSPC and error.filename is None:
+            _drop_output()
+            _complain(f"course {name}", f"the output cannot be written: {error.strerror}.")
+            return WRONG_INPUT
         if error.filename is None:
             raise
         _complain(f"course {name}", f"{error.filename}: {error.strerror}.")

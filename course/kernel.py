@@ -46,6 +46,7 @@ def environment(scratch: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(filter(None, (str(package.parent), os.environ.get("PYTHONPATH")))),
         "IPYTHONDIR": str(scratch / "ipython"),
         "XDG_DATA_HOME": str(scratch / "data"),
+        "COURSE_DATA": str(scratch / "data"),  # a build must not touch anybody's progress, on any platform
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
     matplotlib = find_spec("matplotlib")

@@ -1,0 +1,120 @@
+"""The known mistakes by name, shared over all steps: one line each that says what went wrong.
+
+A question names a mistake, computes the wrong number it leads to, and adds a sentence of its own. The names are stable:
+`course grade` counts them over a group.
+
+>>> explain("sparse peak")[:44]
+'A vendor prints the peak of 2:4 sparse matri'
+"""
+
+from __future__ import annotations
+
+__all__ = ["MISTAKES", "explain"]
+
+MISTAKES: dict[str, str] = {
+    # peaks and rates
+    "sparse peak": "A vendor prints the peak of 2:4 sparse matrices, twice the dense one; training runs dense.",
+    "peak of another precision": (
+        "The peak of another number format was used; take the one the matmuls really execute in."
+    ),
+    "peak of another device": "The peak of another accelerator, or of another variant of it, was used.",
+    "sum of the two roofs": (
+        "Compute and memory were added or multiplied; the roofline is the lower of two roofs, a minimum."
+    ),
+    "above the roof": "The rate memory could feed was given although the compute peak caps it first.",
+    "compute roof alone": "The compute peak was given although memory cannot feed it at this intensity.",
+    "roofline upside down": "Bytes were divided by FLOPs; intensity is FLOPs for each byte.",
+    "one operand counted": "Only one of the arrays that move was counted; every read and every write costs bytes.",
+    "both directions counted": "The two directions of a link were added; a bandwidth is one-way, per device.",
+    # units
+    "bits for bytes": "Bits and bytes were mixed: network cards are sold in bits a second, memory is counted in bytes.",
+    "GiB for GB": "Binary and decimal prefixes were mixed: 1 GiB is 2^30 bytes, 1 GB is 10^9.",
+    "wrong prefix": "The digits are right but the prefix is another one: kilo, mega, giga, tera, peta.",
+    "wrong power of ten": "The digits are right, the power of ten is not.",
+    "percent for share": "A percentage was given for a share of 1, or the other way round.",
+    "other unit of time": "The number is right in another unit of time: seconds, hours, days.",
+    "other quantity": "The unit written beside the number measures another quantity than the one asked for.",
+    "sign": "The sign is the other one.",
+    # FLOPs
+    "multiply-add counted once": "A multiplication and its addition are two FLOPs, not one.",
+    "backward forgotten": "Only the forward pass was counted; backward makes two matmuls of each one of forward.",
+    "forward counted twice": "Backward was counted as costly as forward; it is twice as costly.",
+    "recomputation as useful work": "FLOPs that are repeated to save memory were counted as work of the model.",
+    "attention left out": "The scores and weighted values of attention were left out; at long sequences they matter.",
+    "causal half": (
+        "Half the attention square was counted where the convention counts the whole, or the other way round."
+    ),
+    "one of two attention matmuls": (
+        "Attention has two matmuls beside its weights: the scores, and the weighted values."
+    ),
+    "input table multiplied": "The input table was counted as a matmul; looking up a row costs none.",
+    "output head forgotten": "The output head was left out; it multiplies every token.",
+    "head size inferred": "The head size was taken as hidden width over heads; it is a free parameter.",
+    "one projection shrunk": "Grouped-query attention shrinks keys and values both, not one of them.",
+    "grouped heads ignored": "Keys and values were given as many heads as the queries have.",
+    "two matrices for a gated MLP": "A gated MLP has three matrices: gate, up and down.",
+    "three matrices for a plain MLP": "An MLP that is not gated has two matrices.",
+    "tied tables counted twice": "Input table and output head are one tensor when they are tied.",
+    "untied tables counted once": "Input table and output head are two tensors unless they are tied.",
+    "all experts counted": "All experts were counted; a token passes only the few it is sent to.",
+    "active for total": "The active parameters were counted where every expert must be stored.",
+    # memory
+    "weights alone": "Only the weights were counted; gradients and optimizer state stay in memory as well.",
+    "another state recipe": "The bytes a parameter belong to another recipe of precisions.",
+    "optimizer forgotten": "The optimizer's state was left out: its moments and its fp32 copy of the weights.",
+    "everything sharded": "Parts were divided over the ranks that this stage of sharding keeps whole.",
+    "nothing sharded": "Nothing was divided over the ranks although the optimizer is sharded.",
+    "one copy of the logits": "The logits were counted once; the loss keeps copies of them beside the first.",
+    "fused for unfused": "The bytes of a fused loss were used where the loss is not fused, or the other way round.",
+    "one layer for all": "The bytes of a single layer were given for the whole model.",
+    "one token for all": "The bytes of a single token were given for the whole micro-batch.",
+    "scores kept": "The attention scores were counted as kept; flash attention never stores them.",
+    # what is counted
+    "one device's peak for many": "The work of all devices was divided by the peak of one.",
+    "per device for total": "The figure of one device was given for all of them.",
+    "total for per device": "The figure of all devices was given for one of them.",
+    "accumulation forgotten": "Gradient accumulation was left out: a step is several micro-batches a replica.",
+    "sharded parameter count": "The parameters of one rank's shard were taken for those of the model.",
+    "padding counted": "Padding tokens were counted; nothing is learnt from them.",
+    "goodput forgotten": "Failures, checkpoints and restarts were left out: held time is longer than useful time.",
+    "goodput upside down": "Time was multiplied by goodput; lost time makes a run longer, so it is divided.",
+    "share for ratio": "A share of the whole was given for a ratio between two parts.",
+    "convention mixed": "Two conventions for FLOPs were mixed: the count of one and the rate of another.",
+    # thinking
+    "rule for another case": "The rule belongs to another case than the one described.",
+    "right for another reason": "The choice holds, but not for the reason given.",
+    "half a test": "The test looks where the fault does not show.",
+    # sharding and traffic
+    "gradients not divided": "The gradients of the ranks were summed, and the sum was taken for the mean.",
+    "gradients not reduced": "Every rank used its own gradient; the copies of the weights drift apart.",
+    "reduced twice": "A gradient was reduced twice: it grows by the number of ranks, and its bytes are sent again.",
+    "weights not gathered": "Each rank renewed its own piece of the weights; the others never received it.",
+    "all-reduce for reduce-scatter": "Every rank was sent the whole sum although it keeps one piece of it.",
+    "backward gather forgotten": "Weights were gathered once a micro-batch; backward needs them whole once more.",
+    "every rung once": "The traffic was counted once a step; this rung pays it for every micro-batch.",
+    "own share counted": "What a rank keeps for itself was counted as sent: one n-th never moves.",
+    "grows with the ranks": "The buffer was multiplied by the ranks; in a ring a rank sends each chunk at most twice.",
+    "half an all-reduce": "One of the two halves of an all-reduce was left out.",
+    "all traffic scaled": "The wider gradient was applied to weights too; it changes one of several collectives.",
+    "one pass of four": "One transfer was counted; tokens go out and come back, forward and backward.",
+    "copies merged": "One copy of a token was sent whatever the number of its experts.",
+    "experts multiplied in": "Expert ranks were counted beside the others; they are folded into them.",
+    "query heads alone": "The query heads divide; the key/value heads must as well.",
+    "replicas for shards": "Sharding ranks were left out of the replicas; each takes its own part of the batch.",
+    "query heads for keys": "Keys and values were counted with the query heads, of which there are more.",
+    "whole block for piece": "A device's share was taken for that of the whole group, or the other way round.",
+    # layouts
+    "illegal layout": "The layout breaks a rule of divisibility or uses another number of devices.",
+    "does not fit": "The fullest device needs more memory than it has.",
+    "far from the best": "The layout runs, but another one is clearly faster.",
+}
+"""Name -> what went wrong, in one line."""
+
+
+def explain(name: str) -> str:
+    """Return the line of a mistake.
+
+    Raises:
+        KeyError: no mistake has this name.
+    """
+    return MISTAKES[name]
