@@ -47,6 +47,7 @@ def environment(scratch: Path) -> dict[str, str]:
         "IPYTHONDIR": str(scratch / "ipython"),
         "XDG_DATA_HOME": str(scratch / "data"),
         "COURSE_DATA": str(scratch / "data"),  # a build must not touch anybody's progress, on any platform
+        "COURSE_STATIC": "1",  # explorers as pictures: a stored notebook has no front end
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
     matplotlib = find_spec("matplotlib")

@@ -92,8 +92,8 @@ class Lab:
             try:
                 if found := ready():
                     return found
-            except WebDriverException:
-                pass  # the page was just redrawn
+            except (WebDriverException, OSError):
+                pass  # the page was just redrawn, or the server is not ready to say
             time.sleep(0.2)
         picture = self.artefacts / "waited_in_vain.png"
         self.driver.save_screenshot(str(picture))
