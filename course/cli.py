@@ -71,7 +71,8 @@ def _dispatch(name: str, rest: Sequence[str]) -> int:
     module.add_arguments(parser)
     arguments = parser.parse_args(rest)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a letter of a file's name shows a question mark
+        # a terminal that lacks a letter of a file's name shows a question mark
+        sys.stdout.reconfigure(errors="replace")
     code: int = module.run(arguments)
     if sys.stdout is not None:  # None: the caller closed it
         sys.stdout.flush()

@@ -94,7 +94,9 @@ def lay(folder: Path, files: Mapping[str, bytes] | None = None) -> Report:
         files = material()
         if not files:
             raise UserError("This installation holds no notebooks; install the course again, or run `course build`.")
-        if folder.resolve() in (material_root(), Path(__file__).resolve().parent):
+        root, here = material_root(), folder.resolve()
+        sources = [Path(__file__).resolve().parent, *(root / part for part in PARTS)]
+        if here == root or any(source == here or source in here.parents for source in sources):
             raise UserError(f"{folder} is the course's own source; name another folder.")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder, or a new name for one.")

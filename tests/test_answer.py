@@ -154,6 +154,58 @@ def test_bytes_sent_by_hand() -> None:
     assert sent["pipeline"] == pytest.approx(2 * steps * 2 * h * tokens / 2)
 
 
+@pytest.mark.parametrize(("sharding", "times"), [("zero1", 1), ("zero2", 16)])
+def test_bytes_sent_under_hybrid_sharding(sharding: str, times: int) -> None:
+    """Shards of 4 on 8 replicas: fp32 gradients scattered in a group, then a fourth of them summed over the two."""
+    run = example("llama-3-8b-8-h100")
+    layout = Layout(data=8, sharding=sharding, shard_group=4)
+    sent = sent_bytes(dataclasses.replace(run, layout=None), from_layout(layout, run))
+    count = 8_030_261_248
+    assert sent["data"] == pytest.approx(count * (times * (4 * 3 / 4 + 2 * 4 / 4 * 1 / 2) + 2 * 3 / 4))
+
+
+def place_of(name: str, **software: object) -> str:
+    run = example(name)
+    changed = dataclasses.replace(run, software=dataclasses.replace(run.software, **software))
+    return str(step(answer(changed), "place")["reason"])
+
+
+def test_what_covers_traffic_is_what_the_program_overlaps() -> None:
+    assert "gradients and weights that backward and forward can cover" in place_of("llama-3-8b-8-h100")
+    assert "that backward can cover" in place_of("llama-3-8b-8-h100", overlap_parameters=False)
+    waits = place_of("llama-3-8b-8-h100", overlap_parameters=False, overlap_gradients=False)
+    assert "gradients and weights that this program waits for" in waits
+    assert "collectives that every layer waits for" in place_of(BIG)
+    assert "run beside the matmuls" in place_of(BIG, overlap_tensor=True)
+
+
+def test_what_is_not_sharded_is_not_said_to_be() -> None:
+    """Two layers of Llama 3 8B fit whole on each of 8 H100: gradients travel, weights do not."""
+    run = example("llama-3-8b-8-h100")
+    small = dataclasses.replace(run.model, layers=2, dense_layers=2, vocabulary=32000)
+    document = answer(dataclasses.replace(run, model=small, layout=None))
+    assert document["recommended"]["layout"]["sharding"] == "none"
+    assert "the model fits with its state whole on every device" in step(document, "shard")["reason"]
+    assert "weights" not in document["four_questions"][1]["answer"] + step(document, "place")["reason"]
+
+
+def test_a_difference_below_the_error_of_the_model_is_not_called_cheaper() -> None:
+    cheaper = answered("llama-3-8b-8-h100")["four_questions"][3]
+    assert 0.95 < cheaper["number"] < 1
+    assert cheaper["answer"].startswith("Faster at the same price, as near as the model sees")
+
+
+def test_held_fields_are_said_where_they_leave_nothing_on_half_the_devices() -> None:
+    run = example("llama-3-8b-8-h100")
+    held = answer(run, ["data", "tensor", "pipeline"])["four_questions"][3]
+    assert held["answer"] == "More devices are the only way: on 4 no layout with the fields held is legal and fits."
+
+
+def test_one_device_too_small() -> None:
+    document = answer(with_devices(example("llama-3-8b-8-h100"), 1))
+    assert "No layout is left on 1 device:" in step(document, "constrain")["reason"]
+
+
 def test_nothing_fits() -> None:
     document = answer(tiny_memory(example(BIG)))
     assert document["recommended"] is None

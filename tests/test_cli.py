@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +87,34 @@ def test_a_closed_pipe_is_quiet():
     writer = subprocess.run(command, stdout=reader.stdin, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
     reader.communicate()
     assert writer.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_output_that_cannot_be_written_is_a_sentence():
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "course", "show", "states"]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+    assert ended.returncode == 2
+    assert ended.stderr == "course show: the output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="closes a stream as a POSIX shell does")
+def test_a_closed_output_is_no_fault():
+    command = ["sh", "-c", '"$0" -m course show states >&-', sys.executable]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_letter_the_terminal_lacks_is_a_question_mark(tmp_path: Path):
+    from course.examples import path
+
+    run = tmp_path / "größe.toml"
+    run.write_bytes(path("llama-3-8b-8-h100").read_bytes())
+    command = [sys.executable, "-m", "course", "predict", str(run)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("gr??e: llama-3-8b")
 
 
 def test_only_the_command_asked_for_is_imported():

@@ -207,6 +207,8 @@ def test_errors_are_one_sentence_on_stderr(tmp_path: Path, capsys: pytest.Captur
         (["sweep", file, "--fix", "tensr"], "the nearest name is tensor"),
         (["answer", file, "--fix", "stage_layers"], "Fix pipeline instead"),
         (["sweep", file, "--csv", folder], "is a folder"),
+        (["sweep", file, "--csv", ""], "is empty"),
+        (["sweep", file, "--plot", ""], "is empty"),
         (["sweep", file, "--csv", f"{folder}/none/a.csv"], "has no folder"),
         (["sweep", file, "--plot", f"{folder}/a.txt"], "must end in .png or .svg or .pdf"),
         (["sweep", file, "--plot", "a\0b.png"], "cannot be written"),

@@ -153,8 +153,9 @@ def test_a_failing_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path, monk
 
 
 def test_the_source_itself_is_refused(root: Path):
-    with pytest.raises(UserError, match="own source"):
-        workspace.lay(root)
+    for folder in (root, root / "notebooks", root / "notebooks" / "mine"):
+        with pytest.raises(UserError, match="own source"):
+            workspace.lay(folder)
     assert not (root / ".course.json").exists()
 
 

@@ -18,7 +18,14 @@ from course.predict.constants import Constants, constants_for
 from course.predict.stages import stage_parameters, stages
 from course.predict.traffic import Link, links
 from course.problem import Run
-from course.shard import LADDER, all_gather_bytes, pipeline_send_bytes, tensor_unit_bytes, tensor_units
+from course.shard import (
+    LADDER,
+    all_gather_bytes,
+    all_reduce_bytes,
+    pipeline_send_bytes,
+    tensor_unit_bytes,
+    tensor_units,
+)
 from course.stops import with_devices
 from course.sweep import Search, described, search
 from course.sweep.search import take
@@ -42,6 +49,8 @@ class Facts:
     best: dict[str, Any] | None
     own: dict[str, Any] | None
     half: Search | None
+    held: bool = False
+    """Whether fields of the layout were held: what is then not found may exist without them."""
 
     @property
     def row(self) -> Columns:
@@ -106,8 +115,9 @@ def gather(run: Run, fix: Iterable[str] = ()) -> Facts:
     swept = described(run, found, free=not fix)
     own = predict(run) if run.layout is not None else None
     facts = Facts(
-        run, constants_for(run), found, swept, swept["layouts"][0] if swept["layouts"] else None, own, _half(run, fix)
-    )
+        run, constants_for(run), found, swept, swept["layouts"][0] if swept["layouts"] else None, own, _half(run, fix),
+        bool(fix),
+    )  # fmt: skip
     _refuse_impossible_measurement(facts)
     return facts
 
@@ -147,6 +157,11 @@ def sent_bytes(run: Run, row: Columns) -> dict[str, float]:
     if sharding == "zero3" and not software.regather_in_backward:
         kept = all_gather_bytes(ranks=names["ranks"], payload_bytes=state.weights * held / value["tensor"])
         data -= value["micro_batches"] * float(kept)
+    copies = value["data"] / value["shard_group"]
+    if sharding != "none" and copies > 1:  # hybrid sharding: the groups sum what each holds in shards
+        shard = software.gradient_reduction_bytes * held / value["tensor"] / value["shard_group"]
+        times = value["micro_batches"] if value["shard_gradients"] else 1
+        data += times * float(all_reduce_bytes(ranks=copies, payload_bytes=shard))
     moved = {
         "activation_bytes": 2.0, "hidden": run.model.hidden, "micro_batch": value["micro_batch"],
         "sequence_length": run.training.sequence_length, "tensor": value["tensor"],

@@ -200,7 +200,7 @@ def _stop(facts: Facts, stops: dict[str, int | None]) -> str:
     if stop is not None:
         said.append(f"Beyond {stop:,} devices a doubling adds more waiting than it saves compute")
     if deadline is not None:
-        said.append(f"the fewest devices that meet the time goal are {deadline:,}")
+        said.append(f"of this device count, its halves and its doubles {deadline:,} is the fewest for the time goal")
     elif facts.run.goal.days is not None:
         said.append("no device count looked at meets the time goal")
     sentence = "; ".join(said)

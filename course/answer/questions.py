@@ -9,12 +9,14 @@ from course.answer.facts import AXES, Facts
 from course.answer.words import gib, listed, number, percent
 from course.constrain import limits
 from course.estimate import count
+from course.sweep import TIE
 
 WHAT = {
     "tensor": "activations gathered and scattered in every layer",
     "pipeline": "activations sent from stage to stage",
     "data": "gradients reduced and weights gathered",
 }
+UNSHARDED = "gradients reduced"
 
 
 def four_questions(facts: Facts) -> list[dict[str, Any]]:
@@ -53,8 +55,9 @@ def _traffic(facts: Facts) -> tuple[str, float | None, str]:
     whole = sum(sent.values()) / 1e9
     if not sent:
         return "None: nothing is split, and a device sends 0 GB.", 0.0, unit
+    what = WHAT | ({"data": UNSHARDED} if facts.best["layout"]["sharding"] == "none" else {})
     parts = [
-        f"{axis} {number(value / 1e9)} ({WHAT[axis]})"
+        f"{axis} {number(value / 1e9)} ({what[axis]})"
         for axis, value in sorted(sent.items(), key=lambda pair: -pair[1])
     ]
     return f"A device sends {number(whole)} GB a step: {listed(parts)}.", whole, unit
@@ -98,15 +101,16 @@ def _cheaper(facts: Facts) -> tuple[str, float | None, str]:
         return f"{odd} no half to compare with.", None, unit
     half = facts.half
     if half is None or not half.fitting:
-        return f"More devices are the only way: on {devices // 2:,} no layout is legal and fits.", None, unit
+        held = " with the fields held" if facts.held else ""
+        return f"More devices are the only way: on {devices // 2:,} no layout{held} is legal and fits.", None, unit
     speedup = float(half.values["time_s"][0]) / facts.best["step"]["time_s"]
     ratio = 2 / speedup
     if ratio > 1.005:
         verdict = "only faster, not cheaper" if speedup > 1 else "neither faster nor cheaper"
-    elif ratio < 0.995:
+    elif ratio < 1 - TIE:
         verdict = "faster and cheaper"
     else:
-        verdict = "faster at the same price"
+        verdict = "faster at the same price, as near as the model sees"
     against = (
         f"against {devices // 2:,} devices a step is {speedup:.2f} times as fast for {ratio:.2f} times the device-hours"
     )

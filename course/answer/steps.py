@@ -147,7 +147,8 @@ def _article(name: str) -> str:
 
 def _goals(facts: Facts, goals: list[Limit]) -> list[str]:
     if facts.best is None:
-        return [f"No layout is left on {facts.run.cluster.devices:,} devices: {_removed(facts)}"]
+        devices = facts.run.cluster.devices
+        return [f"No layout is left on {devices:,} device{'s' if devices > 1 else ''}: {_removed(facts)}"]
     said = []
     for limit in goals:
         what = f"{number(limit.need)} of {number(limit.have)} {limit.unit}"
@@ -202,7 +203,8 @@ def shard(facts: Facts) -> Spoken:
     time = facts.best["step"]["time_s"]
     said = [f"The state needs at least {least:,} device{'s' if least > 1 else ''}."]
     if group == 1:
-        said.append("No tensor and no pipeline parallelism: the model fits with its state spread over the replicas.")
+        how = "whole on every device" if layout["sharding"] == "none" else "spread over the replicas"
+        said.append(f"No tensor and no pipeline parallelism: the model fits with its state {how}.")
     elif smallest[0] == group:
         said.append(
             f"The smallest tensor x pipeline group with which anything fits is {group}; it is the one recommended."
@@ -286,7 +288,7 @@ def place(facts: Facts) -> Spoken:
         rate = float(found[axis].bytes_per_s[0]) / 1e9
         said.append(
             f"{axis.capitalize()} ({layout[axis]:,} ranks) runs {where} at {number(rate)} GB/s a device "
-            f"and sends {number(sent[axis] / 1e9)} GB a step{_habit(axis)}."
+            f"and sends {number(sent[axis] / 1e9)} GB a step{_habit(facts, axis)}."
         )
     said.append(f"In short: {listed([_short(facts, axis) for axis in used])}.")
     if "tensor" in used and facts.crosses("tensor"):
@@ -300,9 +302,17 @@ def _short(facts: Facts, axis: str) -> str:
     return f"{axis} {'across nodes' if facts.crosses(axis) else 'inside the node'}"
 
 
-def _habit(axis: str) -> str:
-    return {
-        "tensor": ", in collectives that every layer waits for",
-        "pipeline": ", from stage to stage only",
-        "data": ", gradients and weights that backward and forward can cover",
-    }[axis]
+def _habit(facts: Facts, axis: str) -> str:
+    """What is sent and whether this program lets compute cover it."""
+    software = facts.run.software
+    if axis == "tensor":
+        return ", in collectives " + (
+            "cut into pieces that run beside the matmuls" if software.overlap_tensor else "that every layer waits for"
+        )
+    if axis == "pipeline":
+        return ", from stage to stage only"
+    covered = {"backward": software.overlap_gradients, "forward": software.overlap_parameters}
+    sharded = facts.best is not None and facts.best["layout"]["sharding"] != "none"
+    what = "gradients and weights" if sharded else "gradients"
+    passes = [name for name, overlaps in covered.items() if overlaps and (sharded or name == "backward")]
+    return f", {what} that " + (f"{' and '.join(passes)} can cover" if passes else "this program waits for")

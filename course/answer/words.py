@@ -43,9 +43,11 @@ def gib(bytes_held: float) -> str:
 def percent(share: float) -> str:
     """A share in per cent.
 
-    >>> percent(0.0712), percent(0.5)
-    ('7.1 %', '50 %')
+    >>> percent(0.0712), percent(0.5), percent(0.997)
+    ('7.1 %', '50 %', '99.7 %')
     """
+    if 0.995 <= share < 1:  # almost all is not all
+        return f"{min(100 * share, 99.9):.1f} %"
     return f"{100 * share:.2g} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
 
 

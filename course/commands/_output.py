@@ -106,6 +106,8 @@ def check_target(name: str, suffixes: Iterable[str] = ()) -> Path:
     Raises:
         UserError: its folder is missing, it is a folder, or its ending is none of `suffixes`.
     """
+    if not name:
+        raise UserError("The name of a file to write is empty. Give its path.")
     path = Path(name)
     try:
         folder, there = path.is_dir(), path.parent.is_dir()

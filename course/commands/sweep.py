@@ -30,8 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
     from course.commands.show import RULES
     from course.sweep import sweep
 
-    table = check_target(arguments.csv) if arguments.csv else None
-    picture = check_target(arguments.plot, PLOTS) if arguments.plot else None
+    table = check_target(arguments.csv) if arguments.csv is not None else None
+    picture = check_target(arguments.plot, PLOTS) if arguments.plot is not None else None
     with question(arguments) as asked:
         document = sweep(asked, arguments.fix, arguments.top)
         written = []

@@ -73,8 +73,8 @@ element_wise_bytes = Formula(
     "byte/device",
     "bytes of the element-wise passes of one layer forward: norms, residual sums, rotary turn, activation function",
     derivation=(
-        Step("2 norms read and write; 2 sums read twice and write; 2 dropouts read and write; queries and keys are read "
-             "and written; the activation reads and writes each MLP matrix's output once",
+        Step("2 norms read and write; 2 sums read twice and write; 2 dropouts read and write; queries and keys are "
+             "read and written; the activation reads and writes each MLP matrix's output once",
              b_a * _tokens * ((2 * 2 + 2 * 3 + 2 * 2 * delta) * h * (1 - s_p + s_p / T_p)
                               + 2 * (a * d + a_kv * d) / T_p + n_mlp * f / T_p) / DEVICE),
     ),
@@ -93,10 +93,15 @@ optimizer_bytes_moved = Formula(
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """Seconds of one micro-batch: a layer forward and backward, and what the last stage adds."""
+    """Seconds of one micro-batch: a layer forward and backward, and what the last stage adds.
+
+    The two `idle` parts of a layer are those in which the device waits for the host: collectives may run in them.
+    """
 
     forward: np.ndarray
     backward: np.ndarray
+    forward_idle: np.ndarray
+    backward_idle: np.ndarray
     head_forward: np.ndarray
     head_backward: np.ndarray
 
@@ -124,15 +129,20 @@ def layer_times(run: Run, columns: dict[str, np.ndarray], constants: Constants) 
     )  # fmt: skip
     element_wise = element_wise_bytes(**pick(element_wise_bytes, widths)) / run.cluster.accelerator.memory_bytes_per_s
     core_forward, core_backward = _attention(run, widths, constants)
-    forward = layer_time(device_time=matmuls + core_forward + element_wise, host_time=constants.host_forward_s)
-    backward = layer_time(
-        device_time=2 * matmuls + core_backward + 2 * element_wise, host_time=constants.host_backward_s
-    )
+    device_forward = matmuls + core_forward + element_wise
+    device_backward = 2 * matmuls + core_backward + 2 * element_wise
+    forward = layer_time(device_time=device_forward, host_time=constants.host_forward_s)
+    backward = layer_time(device_time=device_backward, host_time=constants.host_backward_s)
+    forward_idle = forward - device_forward
+    backward_idle = backward - device_backward + columns["full_recompute"] * forward_idle
     again = columns["full_recompute"] * forward + columns["core_recompute"] * core_forward
     head = matmul(model.hidden, model.vocabulary)
     loss_forward, loss_backward = LOSS_BYTES["fused" if software.fused_loss else "unfused"]
     logits = rows * model.vocabulary / columns["tensor"] / run.cluster.accelerator.memory_bytes_per_s
-    return LayerTimes(forward, backward + again, head + logits * loss_forward, 2 * head + logits * loss_backward)
+    return LayerTimes(
+        forward, backward + again, forward_idle, backward_idle,
+        head + logits * loss_forward, 2 * head + logits * loss_backward,
+    )  # fmt: skip
 
 
 def _attention(run: Run, widths: dict[str, Any], constants: Constants) -> tuple[np.ndarray, np.ndarray]:

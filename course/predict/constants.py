@@ -29,6 +29,10 @@ SCORE_BYTES_FORWARD = 11
 LOSS_BYTES = {"unfused": (38, 18), "fused": (6, 4)}
 """Memory traffic of one logit (forward, backward): fp32 casts, max, exponent, sum, division; fused reads it twice."""
 
+SAVED_LOGIT_BYTES = 4
+"""Bytes a logit leaves behind for backward, where the backward of its micro-batch does not follow at once: the fp32
+softmax."""
+
 HOST_FORWARD_S, HOST_BACKWARD_S = 1.0e-3, 1.5e-3
 """Time the host needs to launch one layer from Python, forward and backward: a floor. Zero where a step is compiled."""
 
@@ -66,8 +70,8 @@ def constants_for(run: Run) -> Constants:
         + ("(measured on this accelerator)" if share else "(no published figure: the usual share)"),
         f"links inside a node carry {(up or USUAL_LINK_SHARE * fabric.scale_up_bytes_per_s) / 1e9:.0f} GB/s one way "
         + ("(measured)" if up else f"({USUAL_LINK_SHARE:.0%} of the wire)"),
-        f"the network carries {(out or USUAL_LINK_SHARE * fabric.scale_out_bytes_per_s) / 1e9:.0f} GB/s one way a device "
-        + ("(measured)" if out else f"({USUAL_LINK_SHARE:.0%} of the wire)"),
+        f"the network carries {(out or USUAL_LINK_SHARE * fabric.scale_out_bytes_per_s) / 1e9:.0f} GB/s one way "
+        "a device " + ("(measured)" if out else f"({USUAL_LINK_SHARE:.0%} of the wire)"),
     )
     return Constants(
         matmul_share=share or USUAL_MATMUL_SHARE,

@@ -38,7 +38,12 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     tensor_forward, tensor_backward = tensor_layer_time(run, columns, link["tensor"])
     compute_layer = layer.forward + layer.backward
     tensor_layer = tensor_forward + tensor_backward
-    seen_layer = np.maximum(tensor_layer - compute_layer, 0.0) if run.software.overlap_tensor else tensor_layer
+    # the host's time is a floor: while a device waits for it, collectives run; with overlap they run beside compute too
+    beside = (
+        (layer.forward, layer.backward) if run.software.overlap_tensor else (layer.forward_idle, layer.backward_idle)
+    )
+    seen_forward = np.maximum(tensor_forward - beside[0], 0.0)
+    seen_layer = seen_forward + np.maximum(tensor_backward - beside[1], 0.0)
 
     head = (layer.head_forward + layer.head_backward)[:, None] * layout.has_head
     stage_compute = layout.layers * compute_layer[:, None] + head
@@ -54,9 +59,8 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     )
     compute = m * stage_compute[row, slowest]
     tensor_seen = m * stage_tensor[row, slowest]
-    seen_forward = seen_layer * tensor_forward / np.maximum(tensor_layer, 1e-30)
     covers = (layer.forward + seen_forward, layer.backward + seen_layer - seen_forward)
-    data = data_traffic(run, columns, layout, *covers, link["data"])
+    data = data_traffic(run, columns, layout, *covers, link)
     pipeline = pipeline_traffic(run, columns, link["pipeline"])
     other = _optimizer_time(run, columns)
     time = piped + other + data.exposed + pipeline.exposed

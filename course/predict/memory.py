@@ -10,7 +10,7 @@ from course.batch import gpipe_in_flight, interleaved_in_flight, one_f_one_b_in_
 from course.constrain import activation_memory, gathered_weights, whole_gradients
 from course.estimate import LOGIT_BYTES, layer_input_bytes, logits_bytes, pick, shape, token_layer_bytes
 from course.legality import SCHEDULES
-from course.predict.constants import MARGIN_BYTES, MARGIN_SHARE
+from course.predict.constants import MARGIN_BYTES, MARGIN_SHARE, SAVED_LOGIT_BYTES
 from course.predict.stages import Stages, layer_parameters, stage_parameters
 from course.problem import Run
 from course.shard import state_per_device
@@ -62,16 +62,29 @@ def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
         token_layer_bytes=layer * full, stage_layers=np.minimum(stages.layers, 1), in_flight=1.0, **sequence
     )
     one_logit = LOGIT_BYTES["fused" if software.fused_loss else "unfused"]
+    # GPipe makes the logits of every micro-batch before the first backward: what the loss saved of the others waits
+    waiting = np.where(wide["schedule"] == SCHEDULES.index("gpipe"), flight - 1, 0.0)
     logits = stages.has_head * logits_bytes(
-        logit_bytes=one_logit, vocabulary=model.vocabulary, tensor=wide["tensor"], **sequence
-    )
-    flags = {"layer_parameters": per_layer, "tensor": wide["tensor"], "ranks": wide["shard_group"]}
+        logit_bytes=one_logit + SAVED_LOGIT_BYTES * waiting, vocabulary=model.vocabulary, tensor=wide["tensor"],
+        **sequence,
+    )  # fmt: skip
+    # a vocabulary table is gathered and reduced whole, as a layer is
+    table = float(model.vocabulary * model.hidden) * np.maximum(stages.has_input, stages.has_head)
+    one = np.minimum(stages.layers, 1) * per_layer
+    largest = np.maximum(one, table)
+    flags = {"tensor": wide["tensor"], "ranks": wide["shard_group"]}
     gathered_input = 2.0 * model.hidden * wide["micro_batch"] * run.training.sequence_length * wide["sequence_parallel"]
     buffers = (
-        gathered_weights(**flags, weight_bytes=float(state.weights), shard_weights=wide["shard_weights"])
-        + whole_gradients(**flags, gradient_bytes=float(state.all_gradients), shard_gradients=wide["shard_gradients"])
+        gathered_weights(
+            **flags, layer_parameters=(one + largest) / 2, weight_bytes=float(state.weights),
+            shard_weights=wide["shard_weights"],
+        )
+        + whole_gradients(
+            **flags, layer_parameters=largest, gradient_bytes=float(state.all_gradients),
+            shard_gradients=wide["shard_gradients"],
+        )
         + gathered_input
-    )
+    )  # fmt: skip
     capacity = run.cluster.accelerator.memory_bytes
     parts = {
         "weights": state_part(weight_bytes=float(state.weights)),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -37,30 +39,54 @@ class Traffic:
 def links(run: Run, columns: Columns, constants: Constants, order: tuple[str, ...]) -> dict[str, Link]:
     """The link of each axis, from its place in `order` (innermost first).
 
-    A group whose ranks lie `stride` apart has node_size / stride of them on a node (at least one); it stays inside the
-    node when all of them fit there.
+    Two more entries cut the data axis: `shard`, neighbouring replicas that share one copy of the state, and `replica`,
+    the ranks that hold the same shard. Without hybrid sharding they are the whole axis and nothing.
     """
-    fabric = run.cluster.fabric
-    stride = {name: np.ones_like(columns["tensor"]) for name in order}
+    stride = {}
     inner = np.ones_like(columns["tensor"])
     for axis in order:
         stride[axis] = inner
         inner = inner * columns[axis]
-    found = {}
-    for axis in order:
-        size = columns[axis]
-        on_node = np.clip(np.floor(fabric.node_size / stride[axis]), 1, np.maximum(size, 1))
-        crosses = (stride[axis] * size > fabric.node_size) & (size > 1)
-        # a send to the next stage is one message of one device, and uses one network card however many share its node
-        cards = np.ones_like(size) if axis == "pipeline" else on_node
-        across = group_bandwidth(
-            scale_up_bytes_per_s=constants.scale_up_bytes_per_s, scale_out_bytes_per_s=constants.scale_out_bytes_per_s,
-            ranks_per_node=cards,
-        )  # fmt: skip
-        rate = np.where(crosses, across, constants.scale_up_bytes_per_s)
-        latency = np.where(crosses, fabric.scale_out_latency_s, fabric.scale_up_latency_s)
-        found[axis] = Link(rate, latency, crosses)
+    # a send to the next stage is one message of one device, and uses one network card however many share its node
+    found = {axis: _link(run, constants, stride[axis], columns[axis], axis == "pipeline") for axis in order}
+    group = np.minimum(columns["shard_group"], columns["data"])
+    found["shard"] = _link(run, constants, stride["data"], group)
+    found["replica"] = _link(run, constants, stride["data"] * group, columns["data"] / group)
     return found
+
+
+def _link(run: Run, constants: Constants, stride: np.ndarray, size: np.ndarray, one_card: bool = False) -> Link:
+    """The link of groups of `size` ranks that lie `stride` apart: the group worst placed sets the pace of all."""
+    fabric, devices = run.cluster.fabric, run.cluster.devices
+    kinds, place = np.unique(stride * (devices + 1.0) + size, return_inverse=True)
+    table = [_fewest_on_a_node(fabric.node_size, devices, *divmod(int(kind), devices + 1)) for kind in kinds]
+    fewest = np.array(table, float)[place.reshape(stride.shape)]
+    crosses = fewest < size
+    across = group_bandwidth(
+        scale_up_bytes_per_s=constants.scale_up_bytes_per_s, scale_out_bytes_per_s=constants.scale_out_bytes_per_s,
+        ranks_per_node=np.ones_like(size) if one_card else fewest,
+    )  # fmt: skip
+    rate = np.where(crosses, across, constants.scale_up_bytes_per_s)
+    return Link(rate, np.where(crosses, fabric.scale_out_latency_s, fabric.scale_up_latency_s), crosses)
+
+
+@lru_cache(maxsize=4096)
+def _fewest_on_a_node(node: int, devices: int, stride: int, size: int) -> int:
+    """The fewest ranks that a group has on a node it touches, over all groups; `size` where none crosses a node.
+
+    Groups are blocks of stride x size devices, one group from each of a block's first `stride` devices; where blocks do
+    not tile the nodes some group lies across a boundary, and its thin end uses few network cards.
+    """
+    block = stride * size
+    blocks = max(1, min(devices // block, node // math.gcd(block, node)))  # then the pattern begins again
+    first = (block * np.arange(blocks)[:, None] + np.arange(min(stride, devices))).ravel()
+    last = first + stride * (size - 1)
+    spans = last // node - first // node
+    if not spans.any():
+        return size
+    ends = np.minimum(-(-(node - first % node) // stride), last % node // stride + 1)
+    middle = np.where(spans > 1, max(1, node // stride), size)
+    return int(np.minimum(ends, middle)[spans > 0].min())
 
 
 def tensor_layer_time(run: Run, columns: Columns, link: Link) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +102,7 @@ def tensor_layer_time(run: Run, columns: Columns, link: Link) -> tuple[np.ndarra
 
 
 def data_traffic(
-    run: Run, columns: Columns, stages: Stages, forward_s: np.ndarray, backward_s: np.ndarray, link: Link
+    run: Run, columns: Columns, stages: Stages, forward_s: np.ndarray, backward_s: np.ndarray, link: dict[str, Link]
 ) -> Traffic:
     """Gradient reduction and weight gathers, layer by layer, of the stage with most parameters.
 
@@ -113,21 +139,27 @@ def data_traffic(
     first = exposed_gather(buckets=most, compute_per_layer=forward_s, communication_per_layer=sharded * gather)
     forward = first if software.overlap_parameters else most * sharded * gather
     exposed = backward + (weights * (columns["micro_batches"] - 1) + 1) * forward
-    return Traffic(np.where(ranks > 1, total, 0.0), np.where(ranks > 1, exposed, 0.0), link)
+    return Traffic(np.where(ranks > 1, total, 0.0), np.where(ranks > 1, exposed, 0.0), link["data"])
 
 
 def _bucket_messages(
-    run: Run, columns: Columns, link: Link, parameters: np.ndarray
+    run: Run, columns: Columns, link: dict[str, Link], parameters: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Seconds to all-reduce, to reduce-scatter and to all-gather a bucket of parameters: (whole, scatter, gather)."""
     ranks, group = columns["data"] * columns["context"], columns["shard_group"]
     gradients = float(run.software.gradient_reduction_bytes) * parameters
-    message = {"latency": link.latency_s, "bandwidth": link.bytes_per_s}
-    whole = ring_all_reduce_time(ranks=ranks, payload_bytes=gradients, **message)
-    scatter = ring_all_gather_time(ranks=group, payload_bytes=gradients, **message)
+    message = {
+        name: {"latency": link[name].latency_s, "bandwidth": link[name].bytes_per_s}
+        for name in ("data", "shard", "replica")
+    }
+    weights = float(run.training.state.weights) * parameters
+    whole = ring_all_reduce_time(ranks=ranks, payload_bytes=gradients, **message["data"])
+    scatter = ring_all_gather_time(ranks=group, payload_bytes=gradients, **message["shard"])
     # hybrid sharding: what a group holds in shards is then summed over the groups
-    between = ring_all_reduce_time(ranks=np.maximum(ranks / group, 1), payload_bytes=gradients / group, **message)
-    gather = ring_all_gather_time(ranks=group, payload_bytes=float(run.training.state.weights) * parameters, **message)
+    between = ring_all_reduce_time(
+        ranks=np.maximum(ranks / group, 1), payload_bytes=gradients / group, **message["replica"]
+    )
+    gather = ring_all_gather_time(ranks=group, payload_bytes=weights, **message["shard"])
     return np.asarray(whole), np.asarray(scatter + between), np.asarray(gather)
 
 
