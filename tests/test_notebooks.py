@@ -61,7 +61,7 @@ def test_nbval_finds_a_changed_output(tmp_path: Path):
     source.write_text(
         "```{code-cell} ipython3\n6 * 7\n```\n\n```{code-cell} ipython3\n:tags: [timed]\n\nid(object())\n```\n"
     )
-    book = authoring.build(source)
+    (book,) = authoring.build(source)
     assert nbval(book, tmp_path).returncode == 0
     book.write_text(book.read_text().replace('"42"', '"41"'))
     done = nbval(book, tmp_path)

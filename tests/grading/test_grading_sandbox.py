@@ -246,7 +246,7 @@ def test_a_hostile_function_gets_one_sentence(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sandbox, "forks", lambda: fork)
-    monkeypatch.setattr(sandbox.run, "__defaults__", (1.0, 2**27, None))
+    monkeypatch.setattr(sandbox.run, "__defaults__", (1.0, 2**27, True))
     start = time.monotonic()
     result = session.check("demo.3", function)
     assert result.status == "wrong", result
@@ -329,7 +329,7 @@ def test_the_first_failing_input_is_shown(session: Session):
     ],
 )
 def test_a_bug_hunt(session: Session, monkeypatch: pytest.MonkeyPatch, test: str, status: str, said: str):
-    monkeypatch.setattr(sandbox.run, "__defaults__", (1.0, 2**27, None))
+    monkeypatch.setattr(sandbox.run, "__defaults__", (1.0, 2**27, True))
     namespace: dict[str, Any] = {}
     exec(test, namespace)
     result = session.check("demo.6", namespace["t"])

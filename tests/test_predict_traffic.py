@@ -1,0 +1,122 @@
+"""Communication of a step: links of the worst-placed group, what is carried, what is covered."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course.predict import predict
+from course.predict.columns import from_layout
+from course.predict.compute import layer_times
+from course.predict.constants import constants_for
+from course.predict.traffic import links
+from course.problem import Layout
+from tests.test_predict import example, with_cluster, with_layout
+
+GIB = 2.0**30
+
+
+
+
+# ------------------------------------------------------------------------------------------------ traffic
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize(("sequence", "hidden_behind"), [(256, "all"), (2304, "some"), (65536, "nothing")])
+def test_host_time_is_a_floor_under_compute_and_collectives_together(
+    sequence: int, hidden_behind: str, recompute: str
+) -> None:
+    """A layer takes the longer of the host's time and of the device's, collectives included; never their sum."""
+    base = example("llama-3-8b-8-h100")
+    run = dataclasses.replace(base, training=dataclasses.replace(base.training, sequence_length=sequence))
+    run = with_layout(run, data=4, tensor=2, recompute=recompute)
+    document, columns, constants = predict(run), from_layout(run.layout, run), constants_for(run)
+    bare = layer_times(run, columns, dataclasses.replace(constants, host_forward_s=0.0, host_backward_s=0.0))
+    rate, latency = constants.scale_up_bytes_per_s, run.cluster.fabric.scale_up_latency_s
+    unit = latency + 2 * 4096 * sequence / 2 / rate
+    once, both = float(bare.forward[0]), float(bare.backward[0])  # under full recomputation `both` holds a forward too
+    again, own, units = (once, both - once, 10) if recompute == "full" else (0.0, both, 6)
+    forward = max(once + 4 * unit, 1.0e-3)
+    backward = max(both + units * unit, max(own, 1.5e-3) + (max(again, 1.0e-3) if again else 0.0))
+    layers = document["micro_batches"] * 32 * (forward + backward)
+    head = document["micro_batches"] * float(bare.head_forward[0] + bare.head_backward[0])
+    step, tensor = document["step"], document["step"]["communication"]["tensor"]
+    assert step["compute_s"] + tensor["exposed_s"] == pytest.approx(layers + head)
+    kinds = {"all": tensor["exposed_s"] == 0, "nothing": tensor["exposed_s"] == pytest.approx(tensor["total_s"])}
+    assert kinds.get(hidden_behind, 0 < tensor["exposed_s"] < tensor["total_s"])
+
+
+def test_data_traffic_carries_every_parameter_once() -> None:
+    """ZeRO-1 on one node of 8: fp32 gradients scattered, bf16 weights gathered, tables included."""
+    run = with_layout(example("llama-3-8b-8-h100"), data=8, sharding="zero1")
+    traffic = predict(run)["step"]["communication"]["data"]
+    rate = constants_for(run).scale_up_bytes_per_s
+    total = 8_030_261_248
+    bytes_sent = (4 + 2) * total * 7 / 8
+    messages = (
+        2 * 7 * run.cluster.fabric.scale_up_latency_s * 32 * 1.2
+    )  # two rings of 7 steps a layer, tables as layers
+    assert bytes_sent / rate < traffic["total_s"] < bytes_sent / rate + messages
+    assert traffic["link"] == "inside a node"
+
+
+def thinnest(devices: int, node: int, stride: int, size: int) -> int | None:
+    """The fewest ranks a group has on one node, over all groups that lie on several; None where none does."""
+    fewest = []
+    for block in range(devices // (stride * size)):
+        for offset in range(stride):
+            ranks = [block * stride * size + offset + stride * place for place in range(size)]
+            on = [sum(rank // node == home for rank in ranks) for home in {rank // node for rank in ranks}]
+            fewest += [min(on)] if len(on) > 1 else []
+    return min(fewest, default=None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.integers(1, 7), min_size=3, max_size=3), st.sampled_from([1, 2, 4, 6, 8, 9, 72]),
+    st.permutations(["tensor", "context", "data", "pipeline"]), st.integers(1, 6),
+)  # fmt: skip
+def test_links_are_those_of_the_worst_placed_group(
+    degrees: list[int], node: int, order: list[str], replicas: int
+) -> None:
+    tensor, pipeline, group = degrees
+    data = group * replicas
+    devices = tensor * pipeline * data
+    run = with_cluster(with_cluster(example("llama-3-8b-8-h100"), devices=devices), "fabric", node_size=node)
+    layout = Layout(data=data, tensor=tensor, pipeline=pipeline, shard_group=group, sharding="zero3")
+    constants = constants_for(run)
+    found_links = links(run, from_layout(layout, run), constants, tuple(order))
+    at, step = {}, 1
+    for axis in order:
+        at[axis], step = step, step * getattr(layout, axis)
+    cut = [(axis, at[axis], getattr(layout, axis)) for axis in order]
+    cut += [("shard", at["data"], group), ("replica", at["data"] * group, replicas)]
+    for axis, stride, size in cut:
+        fewest = thinnest(devices, node, stride, size)
+        assert bool(found_links[axis].crosses[0]) is (fewest is not None), axis
+        cards = constants.scale_out_bytes_per_s * (1 if axis == "pipeline" else fewest or 0)
+        expected = constants.scale_up_bytes_per_s if fewest is None else min(constants.scale_up_bytes_per_s, cards)
+        assert found_links[axis].bytes_per_s[0] == expected, axis
+
+
+def test_hybrid_sharding_gathers_inside_the_node_and_sums_shards_between_nodes() -> None:
+    """8B on 8 nodes, shards of 8: weights gathered twice, fp32 gradients scattered and an eighth of them summed."""
+    run = with_cluster(example("llama-3-8b-8-h100"), devices=64)
+    run = with_layout(run, data=64, sharding="zero3", shard_group=8, micro_batch=1)
+    traffic, constants = predict(run)["step"]["communication"]["data"], constants_for(run)
+    inside, between = constants.scale_up_bytes_per_s, constants.scale_out_bytes_per_s
+    count, passes, fabric = 8_030_261_248, 128 / 64, run.cluster.fabric
+    by_bytes = passes * count * 7 / 8 * ((2 + 2 + 4) / inside + 2 * 4 / 8 / between)
+    by_hops = passes * 32 * (3 * 7 * fabric.scale_up_latency_s + 2 * 7 * fabric.scale_out_latency_s)
+    assert traffic["total_s"] == pytest.approx(by_bytes + by_hops)
+    assert traffic["link"] == "between nodes"
+
+
+def test_a_send_between_nodes_uses_one_network_card() -> None:
+    run = example("llama-3.1-405b-16384-h100")
+    layout = Layout(pipeline=16, data=1024, order=("pipeline", "tensor", "context", "data"))
+    constants = constants_for(run)
+    found_links = links(run, from_layout(layout, run), constants, layout.order)
+    assert found_links["pipeline"].crosses[0]
+    assert found_links["pipeline"].bytes_per_s[0] == constants.scale_out_bytes_per_s
