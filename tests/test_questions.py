@@ -184,10 +184,16 @@ def forms(question: Question, given: dict[str, object]) -> tuple[list[object], l
             np.float64(value),
             sp.Float(value),
         ]
-        good += [np.array(value), Fraction(value), Decimal(repr(value)), value * 1.004, value * 0.996]
+        good += [np.array(value), Fraction(value), Decimal(repr(value))]
+        good += [value * (1 + 0.8 * side * question.relative) for side in (1, -1)]
         bad = [(float(m.value(given)), m.name) for m in question.mistakes]
         bad += [(f"{float(m.value(given)):.5g} {unit}", m.name) for m in question.mistakes]
-        return good, [*bad, (value * 1.1234, None), (value * 17.3, None)]
+        wild = [value * factor for factor in (1.1234, 17.3, 1.47, 23.9)]
+        # an answer that no known mistake explains: far from each of them
+        known = [wrong for wrong, _ in bad if isinstance(wrong, float) and wrong]
+        wild = [x for x in wild if all(abs(x / wrong - 1) > 0.1 for wrong in known)]
+        assert len(wild) >= 2, question.id
+        return good, [*bad, *((x, None) for x in wild)]
     if isinstance(question, Expression):
         target = sp.sympify(getattr(question.answer(given), "value_expression", question.answer(given)))
         good = [target, str(target), str(sp.expand(target * 7) / 7), str(sp.factor(target)), f"F = {sp.expand(target)}"]
