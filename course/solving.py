@@ -51,7 +51,9 @@ def solve(formula: Formula, key: str, equals: Any, others: Mapping[str, Any]) ->
     given = {name: value for name, value in others.items() if name != key}
     left_open = {name: entry.symbol for name, entry in known.items() if name not in given}
     expression = formula(**{**given, **left_open})  # checks names and ranges of what was given
-    equation = sp.sympify(expression) - sp.nsimplify(sp.sympify(equals), rational=True)
+    # the decimal as written: a ratio found by nsimplify would lose its last digits
+    goal = sp.nsimplify(equals, rational=True) if isinstance(equals, sp.Basic) else sp.Rational(repr(float(equals)))
+    equation = sp.sympify(expression) - goal
     closed = None if equation.has(*_STEPPED) else _closed_form(equation, unknown)
     if len(left_open) > 1:
         if closed is None:
@@ -67,7 +69,13 @@ def solve(formula: Formula, key: str, equals: Any, others: Mapping[str, Any]) ->
             return Solution(float(round(value)), "closed form", closed)
     function = sp.lambdify([unknown.symbol], equation, "math")
     if unknown.whole:
-        return Solution(float(_first_whole(function, unknown)), "bisection over the integers", closed)
+        rounding = 1e-12 * abs(float(goal))  # a count that meets the goal but for the last digits meets it
+
+        def reached(count: float) -> float:
+            value = float(function(count))
+            return 0.0 if abs(value) <= rounding else value
+
+        return Solution(float(_first_whole(reached, unknown)), "bisection over the integers", closed)
     return Solution(_bisect(function, unknown), "bisection", closed)
 
 

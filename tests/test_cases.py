@@ -20,13 +20,9 @@ NOT_YET = {
     "MEM-23": "what an allocator wastes is measured, not derived",
     "LAY-03": "copies of key/value heads come with the accuracy of predictions",
     "LAY-11": "another program's rule for rounds of an interleaved schedule",
-    "LAY-17": "expert parallelism",
     "SCA-09": "a verdict on efficiencies above 1 comes with scaling experiments",
     "SCA-13": "ranks of different speed",
     "SCA-19": "context parallelism",
-    "COM-11": "hierarchical collectives",
-    "COM-13": "all-to-all over nodes",
-    "COM-25": "expert parallelism",
     "PIP-05": "zero-bubble schedules",
     **{f"NB-{number:02}": "checks of notebooks come with grading" for number in range(1, 20, 2)},
 }

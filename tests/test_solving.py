@@ -170,7 +170,13 @@ def test_every_symbol_of_every_formula_is_found_again(name):
         if formula(**rest, **{key: min(known[key] * 1.001, SYMBOLS[key].high)}) == wanted:
             continue  # a maximum hides this symbol here: any value will do
         found = formula.solve(key, equals=wanted, **rest)
-        assert formula(**rest, **{key: found.value}) == pytest.approx(wanted, rel=1e-6, abs=1e-12), key
+        again = formula(**rest, **{key: found.value})
+        if SYMBOLS[key].whole and found.value < known[key]:
+            # what rises and falls again is reached earlier: the value lies between this count and the one before
+            before = formula(**rest, **{key: found.value - 1})
+            assert min(before, again) <= wanted <= max(before, again), key
+            continue
+        assert again == pytest.approx(wanted, rel=1e-6, abs=1e-12), key
 
 
 # ---------------------------------------------------------------- no solution

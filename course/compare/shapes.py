@@ -12,7 +12,7 @@ from functools import cache
 from course import catalog, records
 from course.estimate import count
 from course.fields import RunFileError
-from course.problem import Model, NotYet
+from course.problem import Model
 from course.records.columns import Row, Value
 
 __all__ = ["NoShape", "is_latent", "is_mixture", "known", "model_of"]
@@ -154,7 +154,4 @@ def _tied(model: Model, row: dict[str, Value], assumed: list[str]) -> Model:
     if not printed:
         assumed.append("untied tables" if model.gated_mlp else "tied tables")
         return both[1] if model.gated_mlp else both[0]
-    try:
-        return min(both, key=lambda one: abs(count(one).total - float(printed) * 1e9))
-    except NotYet:
-        return both[1]
+    return min(both, key=lambda one: abs(count(one).total - float(printed) * 1e9))

@@ -21,13 +21,22 @@ from course.estimate.flops import (
     six_ps_error,
     six_ps_run,
 )
+from course.estimate.latent import latent_attention_parameters, latent_attention_saved
 from course.estimate.memory import LOGIT_BYTES, layer_input_bytes, logits_bytes, state_bytes, token_layer_bytes
 from course.estimate.model import Count, count, flops_per_token, pick, shape
-from course.estimate.parameters import matmul_parameters, mixture_active_parameters, mixture_parameters, parameters
+from course.estimate.parameters import (
+    attention_parameters,
+    expert_parameters,
+    matmul_parameters,
+    mixture_active_parameters,
+    mixture_parameters,
+    parameters,
+)
 from course.estimate.roofline import attainable, matmul_intensity, operation_time
 
 __all__ = [
-    "LOGIT_BYTES", "Count", "attainable", "causal_attention", "count", "executed", "flops_per_token", "full_attention",
+    "LOGIT_BYTES", "Count", "attainable", "attention_parameters", "causal_attention", "count", "executed",
+    "expert_parameters", "flops_per_token", "full_attention", "latent_attention_parameters", "latent_attention_saved",
     "layer_input_bytes", "logits_bytes", "matmul_flops", "matmul_intensity", "matmul_parameters",
     "mixture_active_parameters", "mixture_parameters", "operation_time", "palm", "parameters", "pick", "shape",
     "six_ps", "six_ps_error", "six_ps_run", "state_bytes", "token_layer_bytes",

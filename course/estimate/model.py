@@ -6,12 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from course.estimate.flops import causal_attention, executed, full_attention, palm, six_ps
-from course.estimate.parameters import matmul_parameters, mixture_active_parameters, mixture_parameters, parameters
+from course.estimate.latent import latent_attention_parameters
+from course.estimate.parameters import (
+    attention_parameters,
+    matmul_parameters,
+    mixture_active_parameters,
+    mixture_parameters,
+    parameters,
+)
 from course.formula import Formula
-from course.problem import Model, NotYet
+from course.problem import Model
 
 MIXTURE_WIDTHS = ("experts", "experts_per_token", "shared_experts", "expert_ffn", "dense_layers")
 """Fields of a model that only a mixture of experts has, as the formulas call them."""
+LATENT_WIDTHS = ("q_lora", "kv_lora", "rope_head_size", "nope_head_size", "v_head_size")
+"""Fields of a model that only latent attention has."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +64,43 @@ def pick(formula: Formula, values: dict[str, Any], **more: Any) -> dict[str, Any
 def count(model: Model) -> Count:
     """Parameters of a model from its shape; in a mixture a token is active in its own experts and the shared ones.
 
-    Raises:
-        NotYet: the model has latent attention.
+    Latent attention takes the place of the four matrices of attention in every layer.
 
     >>> from course import catalog
     >>> f"{count(catalog.model('llama-3.1-405b')).total:,.0f}"
     '405,853,388,800'
+    >>> f"{count(catalog.model('deepseek-v3')).total:,.0f}"
+    '671,026,419,200'
     """
-    if model.kv_lora or model.q_lora:
-        raise NotYet(f"{model.name} has latent attention, whose chapter has not come yet.")
     widths = shape(model)
     if not model.experts:
-        total = parameters(**pick(parameters, widths))
-        return Count(total, total, matmul_parameters(**pick(matmul_parameters, widths)))
-    widths |= {name: getattr(model, name) for name in MIXTURE_WIDTHS}
-    active = mixture_active_parameters(**pick(mixture_active_parameters, widths))
-    # all that does not multiply a token: the input table (the head does, tied or not), norms, biases, positions
-    looked_up = (widths["embedding_tables"] - 1) * model.vocabulary * model.hidden
-    vectors = model.layers * widths["layer_vectors"] + widths["outer_vectors"]
-    return Count(mixture_parameters(**pick(mixture_parameters, widths)), active, active - looked_up - vectors)
+        total = active = parameters(**pick(parameters, widths))
+        matmul_active = matmul_parameters(**pick(matmul_parameters, widths))
+    else:
+        widths |= {name: getattr(model, name) for name in MIXTURE_WIDTHS}
+        total = mixture_parameters(**pick(mixture_parameters, widths))
+        active = mixture_active_parameters(**pick(mixture_active_parameters, widths))
+        # all that does not multiply a token: the input table (the head does, tied or not), norms, biases, positions
+        looked_up = (widths["embedding_tables"] - 1) * model.vocabulary * model.hidden
+        vectors = model.layers * widths["layer_vectors"] + widths["outer_vectors"]
+        matmul_active = active - looked_up - vectors
+    if model.router_bias:  # one number an expert, which multiplies nothing
+        corrections = (model.layers - (model.dense_layers or 0)) * model.experts
+        total, active = total + corrections, active + corrections
+    if model.kv_lora:
+        matrices = model.layers * (
+            latent_attention_parameters(**pick(latent_attention_parameters, widths | latent(model)))
+            - attention_parameters(**pick(attention_parameters, widths))
+        )
+        norms = model.layers * model.norm_size * (model.q_lora + model.kv_lora)  # one on each latent
+        total, active = total + matrices + norms, active + matrices + norms
+        matmul_active += matrices
+    return Count(total, active, matmul_active)
+
+
+def latent(model: Model) -> dict[str, float]:
+    """The widths of latent attention as keyword arguments for its formulas."""
+    return {name: getattr(model, name) for name in LATENT_WIDTHS} | {"query_compressed": float(model.q_lora > 0)}
 
 
 def flops_per_token(model: Model, sequence_length: float, recompute: str = "none") -> dict[str, float]:
@@ -94,5 +121,7 @@ def flops_per_token(model: Model, sequence_length: float, recompute: str = "none
         "full_recompute": float(recompute == "full"),
         "core_recompute": float(recompute == "selective"),
     }
+    if model.kv_lora:  # scores take the width of queries and keys, weighted values that of values: the mean serves both
+        values["head_size"] = (model.nope_head_size + model.rope_head_size + model.v_head_size) / 2
     conventions = (six_ps, palm, full_attention, causal_attention, executed)
     return {formula.name: formula(**pick(formula, values)) for formula in conventions}

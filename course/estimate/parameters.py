@@ -38,6 +38,31 @@ matmul_parameters = Formula(
     derivation=(Step("the matrices of all layers, and the output head", L * _matrices + V * h),),
 )
 
+attention_parameters = Formula(
+    "attention_parameters",
+    "P_att",
+    sp.expand(_attention),
+    "1",
+    "parameters of one layer's attention: its four matrices",
+    derivation=(
+        Step("a query of every head, a key and a value of every key/value head, and the way back to the hidden width",
+             h * (a * d) + h * (a_kv * d) + h * (a_kv * d) + (a * d) * h),
+    ),
+)  # fmt: skip
+
+expert_parameters = Formula(
+    "expert_parameters",
+    "P_E",
+    (L - L_d) * E * n_mlp * h * f_E,
+    "1",
+    "parameters of all routed experts: what a group of its own can share",
+    assumptions=("shared experts and routers stay with the rest: every token passes them",),
+    derivation=(
+        Step("in each layer that has experts: the matrices of one, for every one of them",
+             (L - L_d) * (E * (n_mlp * h * f_E))),
+    ),
+)  # fmt: skip
+
 mixture_parameters = Formula(
     "mixture_parameters",
     "P",
@@ -50,7 +75,7 @@ mixture_parameters = Formula(
         "no biases in router or experts",
     ),
     derivation=(
-        Step("attention and norms of every layer; one MLP in dense layers; router, routed and shared experts in the others",
+        Step("attention and norms of every layer; one MLP in dense layers; router, routed and shared experts elsewhere",
              L * (_attention + w_L) + L_d * (n_mlp * h * f)
              + (L - L_d) * (_router + E * n_mlp * h * f_E + E_s * n_mlp * h * f_E) + e * V * h + w_0),
     ),

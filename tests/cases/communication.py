@@ -97,3 +97,40 @@ def _(given):
     message = {"latency": 0, "payload_bytes": given["B"], "bandwidth": given["W"]}
     exact = place.ring_all_gather_time(ranks=given["N"], **message)
     return {"exact_ms": exact * 1e3, "approx_ms": place.point_to_point_time(**message) * 1e3}
+
+
+@case("COM-25", GB="GB")
+def _(given):
+    one = {
+        "activation_bytes": given["bytes"], "hidden": given["h"], "micro_batch": 1, "sequence_length": given["tokens"],
+        "context": 1, "tensor": 1, "sequence_sharded": 0, "expert": given["ep"],
+    }  # fmt: skip
+    copies, merged = (
+        shard.EXPERT_TRANSFERS * shard.expert_transfer_bytes(**one, experts_per_token=count) / GIGA
+        for count in (given["k"], 1)
+    )
+    return {"GB": copies, "lower_GB": merged}
+
+
+@case("COM-11", expect="not one of ours")
+def _(given):
+    def card(ranks: str) -> float:
+        """Rate of one card from the time, over two nodes, the links inside as fast as one likes."""
+        solved = place.hierarchical_all_reduce_time.solve(
+            "scale_out_bytes_per_s", equals=given["t"][ranks], ranks_per_node=int(ranks) // 2, nodes=2,
+            payload_bytes=given["GB"] * GIGA, scale_up_bytes_per_s=1e30, scale_up_latency_s=0, scale_out_latency_s=0,
+        )  # fmt: skip
+        return solved.value / GIGA
+
+    return {f"rate_{ranks}": card(ranks) for ranks in given["t"]}
+
+
+@case("COM-13", node_egress="node_egress_GBs")
+def _(given):
+    ranks = given["nodes"] * given["gpus"]
+    measured = {"payload_bytes": given["algbw"] * GIGA, "communication_time": 1}
+    at_home = place.on_node({"expert": ranks}, ("expert",), "expert", given["gpus"]) / ranks
+    return {
+        "busbw": place.all_gather_bus_bandwidth(ranks=ranks, **measured) / GIGA,
+        "node_egress_GBs": given["gpus"] * given["algbw"] * (1 - at_home),
+    }

@@ -7,7 +7,7 @@ from typing import Any
 
 from cases.book import case
 from cases.runs import run_with
-from course import batch
+from course import batch, shard
 from course.legality import violations
 from course.predict.columns import from_layout
 from course.predict.stages import stages
@@ -120,3 +120,18 @@ def _(given):
     assert not rules(two)
     steps = batch.accumulation(global_batch_sequences=given["gbs"], data=two, micro_batch=given["mb"])
     return {"accum_2": steps, "legal_3": not rules(three)}
+
+
+@case("LAY-17")
+def _(given):
+    def copies(world: int, expert_tensor: int) -> float:
+        data = world // (given["tp"] * given["pp"])
+        fold = {"tensor": given["tp"], "context": 1, "data": data, "expert": given["ep"]}
+        return shard.expert_data_ranks(**fold, expert_tensor=expert_tensor)
+
+    said = 8  # ranks, in the message
+    return {
+        "grid": given["etp"] * given["ep"] * given["pp"],
+        "expert_dp": copies(given["world"], given["etp"]),
+        "etp_for_8": next(degree for degree in (1, 2, 4) if copies(said, degree) == 1),
+    }

@@ -1,0 +1,80 @@
+"""Bytes by tier: what each axis sends in one step, how much of it leaves the node, and how long its link needs.
+
+>>> from course import catalog
+>>> sent = traffic(catalog.model("llama-3-8b"), {"tensor": 2, "data": 8}, ("tensor", "data"),
+...                catalog.fabric("h100-ib400"), sequence_length=8192, micro_batches=4)
+>>> sent["tensor"].leaving, sent["data"].on_node, round(sent["data"].leaving / 1e9, 2)
+(0.0, 4, 3.51)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from course.estimate import count
+from course.place.collectives import point_to_point_time, ring_all_gather_time, ring_all_reduce_time
+from course.place.links import group_bandwidth
+from course.place.ranks import axis_strides, on_node
+from course.problem import Fabric, Model
+from course.shard import all_reduce_bytes, pipeline_send_bytes, tensor_unit_bytes, tensor_units
+
+
+@dataclass(frozen=True)
+class AxisTraffic:
+    """One axis in one step of one device: bytes sent, those of them that leave the node, and seconds on the link.
+
+    `on_node` is the k of `group_bandwidth`, `rate` the byte/s that follow from it. Of a pipeline it is an inner stage,
+    which sends both ways; the first and the last send half of that.
+    """
+
+    bytes: float
+    leaving: float
+    on_node: int
+    rate: float
+    seconds: float
+
+
+def traffic(
+    model: Model, degrees: Mapping[str, int], order: Sequence[str], fabric: Fabric, *, sequence_length: int,
+    micro_batches: int, gradient_bytes: float = 2,
+) -> dict[str, AxisTraffic]:  # fmt: skip
+    """Traffic of the axes of a dense model, without overlap; all links at their wire rate.
+
+    Args:
+        model: a dense model.
+        degrees: ranks along "tensor", "pipeline" and "data"; 1 where one is not named.
+        order: those axes, innermost first.
+        fabric: its node size, rates and latencies.
+        sequence_length: tokens of the one sequence of a micro-batch.
+        micro_batches: micro-batches of a step.
+        gradient_bytes: of one gradient on the wire; plain data parallelism, reduced once a step.
+    """
+    tensor, pipeline, data = (degrees.get(axis, 1) for axis in ("tensor", "pipeline", "data"))
+    widths = {"activation_bytes": 2, "hidden": model.hidden, "micro_batch": 1, "sequence_length": sequence_length}
+    unit = tensor_unit_bytes(tensor=tensor, **widths)
+    send = pipeline_send_bytes(tensor=tensor, sequence_sharded=1, **widths)
+    gradients = gradient_bytes * count(model).total / pipeline / tensor
+    units = sum(tensor_units(0, 0)) * model.layers / pipeline * micro_batches
+    sends = 2 * micro_batches * (pipeline > 1)
+    found = {}
+    for axis in order:
+        k = on_node(degrees, order, axis, fabric.node_size)
+        crosses = axis_strides(degrees, order)[axis] * degrees.get(axis, 1) > fabric.node_size
+        link = {"latency": fabric.scale_out_latency_s if crosses else fabric.scale_up_latency_s}
+        # a send to the next stage is one message, which one card carries
+        across = group_bandwidth(
+            scale_up_bytes_per_s=fabric.scale_up_bytes_per_s, scale_out_bytes_per_s=fabric.scale_out_bytes_per_s,
+            ranks_per_node=1 if axis == "pipeline" else k,
+        )  # fmt: skip
+        link["bandwidth"] = across if crosses else fabric.scale_up_bytes_per_s
+        if axis == "tensor":
+            whole = unit * tensor / max(tensor - 1, 1)
+            sent, time = units * unit, units * ring_all_gather_time(ranks=tensor, payload_bytes=whole, **link)
+        elif axis == "pipeline":
+            sent, time = sends * send, sends * point_to_point_time(payload_bytes=send, **link)
+        else:
+            sent = all_reduce_bytes(ranks=data, payload_bytes=gradients)
+            time = ring_all_reduce_time(ranks=data, payload_bytes=gradients, **link)
+        found[axis] = AxisTraffic(sent, sent / k if crosses else 0.0, k, link["bandwidth"], time)
+    return found

@@ -1,0 +1,78 @@
+"""Step 3: the smallest group by brute force, and the table of axes against one layout counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from course import catalog, shard
+from course.problem import Layout
+
+
+def brute(parameters, parts, room, tensor=1):
+    """The first group size with which the state fits, by trying them."""
+    found = {}
+    for rung, least in (("none", (9, 9, 9)), ("zero1", (9, 9, 1)), ("zero2", (9, 1, 1)), ("zero3", (1, 1, 1))):
+        found[rung] = None
+        for ranks in range(1, 5000):
+            state = sum(part / (ranks if first == 1 else 1) for part, first in zip(parts, least, strict=True))
+            if parameters / tensor * state <= room:
+                found[rung] = ranks
+                break
+    return found
+
+
+@pytest.mark.parametrize("parameters", [1e9, 8.03e9, 70.6e9])
+@pytest.mark.parametrize("parts", [(2, 2, 12), (2, 4, 12), (4, 4, 8)])
+@pytest.mark.parametrize(("room", "tensor"), [(60 * 2**30, 1), (75e9, 8), (20e9, 2)])
+def test_the_smallest_group_is_the_first_that_fits(parameters, parts, room, tensor):
+    assert shard.smallest_groups(parameters, *parts, room_bytes=room, tensor=tensor) == brute(
+        parameters, parts, room, tensor
+    )
+
+
+def test_solve_finds_the_same():
+    parts = {"weight_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
+    found = shard.smallest_groups(8.03e9, *parts.values(), room_bytes=60 * 2**30)
+    for rung in ("zero1", "zero2", "zero3"):
+        one = {"stage_parameters": 8.03e9, "tensor": 1, **parts, **shard.STAGE_FLAGS[rung]}
+        assert shard.state_per_device.solve("ranks", equals=60 * 2**30, **one).value == found[rung]
+
+
+def test_a_group_that_exactly_fits_is_enough():
+    # 2 + 4 bytes stay, 12 over 4 ranks are 3: 9 bytes a parameter to the byte
+    assert shard.smallest_groups(1e9, 2, 4, 12, room_bytes=9e9)["zero1"] == 4
+    assert shard.smallest_groups(1e9, 2, 4, 12, room_bytes=18e9)["none"] == 1
+
+
+def by_axis(model, layout, **given):
+    return {row.axis: row for row in shard.axis_costs(catalog.model(model), layout, **given)}
+
+
+def test_the_axes_of_a_dense_layout_by_hand():
+    layout = Layout(data=4, tensor=8, context=2, pipeline=4, sharding="zero1", micro_batch=2)
+    rows = by_axis("llama-3-70b", layout, sequence_length=8192, micro_batches=3, reduced_gradient_bytes=4)
+    assert set(rows) == {"data", "tensor", "context", "pipeline"}
+    parameters = 70_553_706_496  # of the released tensors
+    assert rows["data"].bytes_per_step == pytest.approx((4 + 2) * parameters / 4 / 8 * 7 / 8)
+    tokens = 2 * 8192 / 2  # of a micro-batch, on each context rank
+    assert rows["tensor"].bytes_per_step == pytest.approx(8 * 20 * 3 * 2 * 8192 * tokens * 7 / 8)
+    # a ring hop: keys and values of the rank's one head, in three rounds
+    assert rows["context"].bytes_per_step == pytest.approx(3 * 20 * 3 * 2 * 2 * 128 * tokens)
+    assert rows["pipeline"].bytes_per_step == pytest.approx(2 * 3 * 2 * 8192 * tokens / 8)
+
+
+def test_the_axes_of_a_mixture_by_hand():
+    layout = Layout(data=16, tensor=2, expert=8, sharding="zero3")
+    rows = by_axis("mixtral-8x7b", layout, sequence_length=8192, micro_batches=5)
+    experts = 32 * 8 * 3 * 4096 * 14336
+    assert rows["expert data"].degree == 4
+    assert rows["expert data"].bytes_per_step == pytest.approx(5 * 6 * experts / 8 * 3 / 4)
+    assert rows["data"].bytes_per_step == pytest.approx(5 * 6 * (46_702_792_704 - experts) / 2 * 15 / 16)
+    # tokens travel in shares of a half, two copies of each; the MLP needs no tensor collective
+    assert rows["expert"].bytes_per_step == pytest.approx(4 * 32 * 5 * 2 * 2 * 4096 * 8192 / 2 * 7 / 8)
+    assert rows["tensor"].bytes_per_step == pytest.approx(4 * 32 * 5 * 2 * 4096 * 8192 / 2)
+
+
+def test_a_single_device_sends_nothing():
+    assert by_axis("llama-3-8b", Layout(), sequence_length=8192, micro_batches=4) == {}
+    assert by_axis("mixtral-8x7b", Layout(), sequence_length=8192, micro_batches=4) == {}
