@@ -21,6 +21,7 @@ from course.errors import UserError
 __all__ = [
     "FIELDS",
     "LAYOUT_FIELDS",
+    "SYNONYMS",
     "TABLES",
     "Field",
     "NotYet",
@@ -132,13 +133,56 @@ def describe(declared: Field) -> str:
     return declared.meaning + (f", in {declared.unit}" if declared.unit else "")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like `name`.
+_SYNONYMS = {
+    # model: the names of a configuration at Hugging Face, and of papers
+    "hidden": "hidden_size d_model n_embd embedding_dim",
+    "ffn": "intermediate_size ffn_hidden_size d_ff mlp_size",
+    "layers": "num_hidden_layers num_layers n_layers n_layer",
+    "heads": "num_attention_heads num_heads n_heads n_head",
+    "kv_heads": "num_key_value_heads num_query_groups n_kv_heads",
+    "vocabulary": "vocab_size vocab n_vocab",
+    "head_size": "head_dim d_head kv_channels",
+    "tied_embeddings": "tie_word_embeddings tie_embeddings",
+    "experts": "num_experts num_local_experts n_routed_experts",
+    "experts_per_token": "num_experts_per_tok top_k moe_router_topk",
+    "expert_ffn": "moe_intermediate_size",
+    # training
+    "tokens": "train_tokens n_tokens",
+    "sequence_length": "seq_len seq_length seqlen max_seq_len",
+    "global_batch_sequences": "global_batch_size global_batch gbs batch_size train_batch_size",
+    "precision": "dtype torch_dtype",
+    # cluster
+    "devices": "gpus n_gpus num_gpus world_size n_devices num_devices",
+    "accelerator": "gpu gpu_type device",
+    "node_size": "gpus_per_node devices_per_node",
+    # layout
+    "tensor": "tp tp_size tensor_parallel tensor_model_parallel_size",
+    "pipeline": "pp pp_size pipeline_parallel pipeline_model_parallel_size",
+    "data": "dp dp_size data_parallel",
+    "context": "cp cp_size context_parallel context_parallel_size",
+    "expert": "ep ep_size expert_parallel expert_model_parallel_size",
+    "expert_tensor": "etp expert_tensor_parallel_size",
+    "sharding": "zero zero_stage fsdp",
+    "micro_batch": "micro_batch_size mbs per_device_train_batch_size",
+    "recompute": "activation_checkpointing gradient_checkpointing recompute_granularity",
+    "interleave": "vpp virtual_pipeline",
+    "sequence_parallel": "sp",
+}
+SYNONYMS: Mapping[str, str] = MappingProxyType(
+    {other: name for name, others in _SYNONYMS.items() for other in others.split()}
+)
+"""What other programs call a field of the run file: their name to ours."""
 
-    >>> nearest("tensors", ["data", "tensor", "pipeline"])
-    'tensor'
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that means the same as `name` in another program, else the one most like it.
+
+    >>> nearest("tensors", ["data", "tensor", "pipeline"]), nearest("tp", ["data", "tensor", "pipeline"])
+    ('tensor', 'tensor')
     """
-    return difflib.get_close_matches(name[:80], list(known), n=1, cutoff=0.0)[0]
+    names = list(known)
+    meant = SYNONYMS.get(name[:80].lower().replace("-", "_"))
+    return meant if meant in names else difflib.get_close_matches(name[:80], names, n=1, cutoff=0.0)[0]
 
 
 def show(value: object) -> str:

@@ -14,7 +14,19 @@ from typing import Any, TypeVar
 
 from course import catalog
 from course.contradictions import check
-from course.fields import FIELDS, TABLES, Field, NotYet, RunFileError, checked, describe, fields_of, nearest, show
+from course.fields import (
+    FIELDS,
+    SYNONYMS,
+    TABLES,
+    Field,
+    NotYet,
+    RunFileError,
+    checked,
+    describe,
+    fields_of,
+    nearest,
+    show,
+)
 from course.problem import Accelerator, Cluster, Fabric, Goal, Layout, Measured, Model, Run, Software, Training
 
 __all__ = ["load", "loads"]
@@ -137,6 +149,9 @@ def _unknown(table: str, name: str) -> RunFileError:
     owners = [owner for owner, field in FIELDS if field == name]
     if owners:
         return RunFileError(f"[{table}] has no field {shown}; it belongs below [{owners[0]}].")
+    meant = SYNONYMS.get(name)
+    if meant is not None and (homes := [owner for owner, field in FIELDS if field == meant]):
+        return RunFileError(f"[{table}] has no field {shown}; the field is called {meant} and stands in [{homes[0]}].")
     known = fields_of(table)
     near = known[nearest(name, known)]
     return RunFileError(f"[{table}] has no field {shown}; the nearest name is {near.name} ({describe(near)}).")
@@ -191,6 +206,8 @@ class _Reader:
         cluster = self._cluster(training.precision)
         software = self._software(training, cluster.accelerator)
         layout = self._layout(software) if "layout" in self.given else None
+        if layout is not None:
+            self._note_data(layout, cluster.devices)
         run = Run(
             name=name,
             model=model,
@@ -226,7 +243,8 @@ class _Reader:
         base = _named(declared, lambda: catalog.model(preset))
         if base.is_dense and "layers" in own:
             own.setdefault("dense_layers", own["layers"])
-        model = replace(base, **own)
+        changed = any(getattr(base, name) != value for name, value in own.items())
+        model = replace(base, **own, name=f"a shape from {base.name}" if changed else base.name)
         for name, value in fields_of("model").items():
             if value.later and getattr(model, name):
                 raise NotYet(
@@ -291,6 +309,8 @@ class _Reader:
         own = {name: cluster[name] for name in (*raw, *_LATENCIES) if name in cluster}
         if "fabric" in cluster:
             base = _named(FIELDS["cluster", "fabric"], lambda: catalog.fabric(cluster["fabric"]))
+            if not all(name in own for name in raw):
+                self._check_fabric(base)
             for tier in ("scale_up", "scale_out"):
                 if f"{tier}_bytes_per_s" in own:  # a rate measured on other links says nothing about these
                     own[f"{tier}_measured_bytes_per_s"] = None
@@ -302,6 +322,17 @@ class _Reader:
         for name, seconds in _LATENCIES.items():
             own[name] = self._or_default("cluster", name, seconds, "a model constant of NCCL")
         return Fabric(id="own", name="links given in the run file", **own)
+
+    def _check_fabric(self, fabric: Fabric) -> None:
+        """Links made for another accelerator are refused, unless none in the catalog is made for this one."""
+        accelerator = self.given["cluster"].get("accelerator")
+        fitting = catalog.fabrics_for(accelerator) if accelerator else ()
+        if fitting and fabric.id not in fitting:
+            raise RunFileError(
+                f"[cluster] fabric = {show(fabric.id)} is not made for accelerator = {show(accelerator)}: choose "
+                f"{' or '.join(show(name) for name in fitting)}, or give node_size (devices), scale_up_bytes_per_s "
+                "and scale_out_bytes_per_s (bytes/s, one way, a device) in its place."
+            )
 
     def _missing_fabric(self) -> RunFileError:
         accelerator = self.given["cluster"].get("accelerator")
@@ -321,6 +352,13 @@ class _Reader:
         own.pop("recipe", None)
         base = _named(FIELDS["software", "recipe"], lambda: catalog.software(recipe, training.state))
         return replace(base, **own)
+
+    def _note_data(self, layout: Layout, devices: int) -> None:
+        """Where data is left out and the other axes do not fill the cluster, note what would fill it."""
+        group = layout.tensor * layout.pipeline * layout.context
+        if "data" not in self.given["layout"] and group != devices:
+            fitting = f"; data = {devices // group} would do" if devices % group == 0 else ""
+            self.assumptions.append(f"[layout] data was left out, so it is 1{fitting}")
 
     def _layout(self, software: Software) -> Layout:
         own = dict(self.given["layout"])

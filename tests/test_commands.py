@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from course import catalog
+from course import catalog, legality
 from course.answer import answer
 from course.cli import main
 from course.commands import _output
 from course.commands.show import KINDS, RULES
 from course.examples import names, path
+from course.fields import FIELDS
 from course.formulas import formulas
 from course.predict import predict
 from course.problem import load
@@ -176,6 +177,44 @@ def test_an_illegal_layout_is_a_no_with_its_reasons(tmp_path: Path, capsys: pyte
     assert (code, document["legal"], document["step"]["time_s"], document["memory"]["fits"]) == (1, False, None, None)
 
 
+def test_a_left_out_data_is_said_beside_the_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = changed(tmp_path, "llama-3-8b-8-h100", ("data = 8", "tensor = 2"))
+    for command in ("predict", "answer"):
+        text = " ".join(said(capsys, command, file)[1].split())
+        assert "the 8 devices of the cluster (data was left out, so it is 1; data = 4 would do)." in text
+
+
+def test_fix_stands_before_or_after_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(path("llama-3-8b-8-h100"))
+    for command in ("sweep", "answer"):
+        first = said(capsys, command, file, "--fix", "tensor", "data", "--json")
+        assert first[0] == 0 and first[1] != said(capsys, command, file, "--json")[1]
+        for words in (["--json", "--fix", "tensor", "data", file], ["--fix", "tensor,data", file, "--json"],
+                      ["--fix", "tensor", "--fix", "data", "--json", file]):  # fmt: skip
+            assert said(capsys, command, *words) == first
+    for words in (["answer", "--fix", file], ["answer", "--fix", "tensor"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(words)
+        assert stopped.value.code == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["predict", "answer", "sweep"])
+def test_what_was_taken_as_given_is_printed(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(path("llama-3-8b-8-h100"))
+    given = said(capsys, command, file)[1].partition("Taken as given\n")[2]
+    assumed = predict(load(file))["assumptions"]
+    assert assumed and all(line in " ".join(given.split()) for line in assumed)
+
+
+def test_a_verdict_on_time_says_that_runs_took_longer(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(path("llama-3.1-405b-16384-h100"))
+    for command in ("predict", "answer", "sweep"):
+        text = " ".join(said(capsys, command, file)[1].split())
+        assert "Most published runs took longer than predicted: see `course compare`." in text
+        assert "model's error" not in text and "model sees" not in text
+
+
 def test_what_does_not_fit_is_a_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = changed(tmp_path, "llama-3-8b-8-h100", ('sharding = "zero2"', 'sharding = "none"'))
     code, text = said(capsys, "predict", file)
@@ -215,6 +254,7 @@ def test_errors_are_one_sentence_on_stderr(tmp_path: Path, capsys: pytest.Captur
         (["show", "models", "llama-3-9b"], 'the nearest name is "llama-3-8b"'),
         (["show", "accelerators", "h10"], 'the nearest name is "h100-sxm"'),
         (["show", "rejections", "head"], "the nearest name is heads"),
+        (["show", "fields", "trainning"], "the nearest name is training"),
         (["show", "formulas", "zero3_trafic"], "the nearest name is shard.zero3_traffic"),
         (["show", "formulas", "shard.zero4_traffic"], "the nearest name is shard.zero"),
     ):
@@ -248,7 +288,7 @@ def test_csv_holds_the_keys_joined_by_dots(tmp_path: Path, capsys: pytest.Captur
     assert f"Wrote {target}." in text
     document = sweep(load(file), top=4)
     rows = list(csv.DictReader(target.read_text(encoding="utf-8").splitlines()))
-    assert len(rows) == 4
+    assert len(rows) == len({*range(4), *document["proposal"]})
     for row, entry in zip(rows, document["layouts"], strict=True):
         assert row["layout.tensor"] == str(entry["layout"]["tensor"])
         assert (
@@ -298,7 +338,8 @@ def test_the_picture_shows_every_layout_and_the_limit() -> None:
 def test_show_lists_every_name(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = said(capsys, "show", kind)
     assert code == 0
-    expected = {"formulas": tuple(formulas()), "rejections": tuple(RULES)}.get(kind) or catalog.names(kind)
+    others = {"formulas": tuple(formulas()), "rejections": tuple(RULES), "fields": tuple(name for _, name in FIELDS)}
+    expected = others.get(kind) or catalog.names(kind)
     listed = [line.split()[0] for line in text.splitlines() if line.split()]
     assert [name for name in expected if name not in listed] == []
     assert max(map(len, text.splitlines())) <= 100
@@ -318,7 +359,9 @@ def test_show_gives_sources_and_doubts(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_show_rejections_explains_every_rule_and_memory(capsys: pytest.CaptureFixture[str]) -> None:
     _, text = said(capsys, "show", "rejections")
-    assert "memory" in text and "<tensor> tensor ranks" in text
+    assert "memory" in text and "the attention heads of the model must split over the tensor ranks" in text
+    assert not re.search(r"[<>{}]", text)
+    assert set(RULES) == {*legality.RULES, "memory"}
     _, one = said(capsys, "show", "rejections", "rounds")
     assert one.startswith("rounds ") and "memory" not in one
     for name in names():

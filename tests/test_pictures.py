@@ -122,4 +122,5 @@ def test_the_picture_of_the_readme_can_be_drawn_again(tmp_path: Path):
     start.write_overview(tmp_path / "again.png")
     again, kept = imread(tmp_path / "again.png"), imread(ROOT / "docs" / "overview.png")
     assert again.shape == kept.shape
+    assert abs(again - kept).mean() < 0.01  # letters may differ by a version of Matplotlib; bars and labels may not
     assert 0.02 < (again[..., :3].min(axis=2) < 0.9).mean() < 0.6  # something is drawn, and paper is left

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from course import catalog
-from course.fields import FIELDS, LAYOUT_FIELDS, TABLES, checked, fields_of, nearest, show
+from course.fields import FIELDS, LAYOUT_FIELDS, SYNONYMS, TABLES, checked, fields_of, nearest, show
 from course.problem import (
     Accelerator,
     Cluster,
@@ -143,6 +143,20 @@ def test_values_are_shown_as_the_file_writes_them_and_never_at_length() -> None:
 def test_the_nearest_name_is_the_one_a_typist_meant() -> None:
     assert nearest("sequence_lenght", fields_of("training")) == "sequence_length"
     assert nearest("x" * 10**6, fields_of("training"))
+
+
+def test_the_names_of_other_programs_lead_to_the_field() -> None:
+    # the keys of a Llama configuration at Hugging Face, and the flags of a launcher
+    config = {"hidden_size": "hidden", "intermediate_size": "ffn", "num_hidden_layers": "layers", "vocab_size":
+              "vocabulary", "num_attention_heads": "heads", "num_key_value_heads": "kv_heads", "head_dim": "head_size",
+              "tie_word_embeddings": "tied_embeddings"}  # fmt: skip
+    assert {name: nearest(name, fields_of("model")) for name in config} == config
+    flags = {"tp": "tensor", "PP": "pipeline", "dp": "data", "cp": "context", "ep": "expert", "micro-batch-size":
+             "micro_batch"}  # fmt: skip
+    assert {name: nearest(name, fields_of("layout")) for name in flags} == flags
+    assert nearest("gpus", fields_of("cluster")) == nearest("world_size", fields_of("cluster")) == "devices"
+    names = {name for _, name in FIELDS}
+    assert set(SYNONYMS.values()) <= names and not names & set(SYNONYMS)
 
 
 def test_a_value_on_the_edge_is_allowed() -> None:

@@ -72,6 +72,8 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
     ("no fabric", write(drop=("cluster.fabric",)), ("fabric is missing", "h100-ib400, h100-efa", "one way")),
     ("no fabric fits", write('cluster.accelerator = "l4"', drop=("cluster.fabric",)),
      ("fabric is missing", "Presets: a100-ib200")),
+    ("another's fabric", write('cluster.fabric = "a100-ib200"'),
+     ('fabric = "a100-ib200" is not made for accelerator = "h100-sxm"', '"h100-ib400" or "h100-efa"', "node_size")),
     ("half a fabric", write("cluster.node_size = 8", drop=("cluster.fabric",)),
      ("scale_up_bytes_per_s is missing", "bytes/s", "one way")),
     ("half an accelerator", write("cluster.memory_bytes = 8e10", drop=("cluster.accelerator",)),
@@ -247,8 +249,28 @@ def test_a_model_may_be_given_whole() -> None:
 def test_fields_override_a_preset() -> None:
     model = loads(write("model.layers = 3", "model.vocabulary = 128512")).model
     assert (model.name, model.layers, model.vocabulary, model.hidden, model.dense_layers) == (
-        "llama-3-8b", 3, 128512, 4096, 3,
+        "a shape from llama-3-8b", 3, 128512, 4096, 3,
     )  # fmt: skip
+
+
+def test_a_preset_repeated_keeps_its_name() -> None:
+    assert loads(write("model.layers = 32")).model.name == "llama-3-8b"
+
+
+def test_raw_rates_stand_whatever_the_fabric_is_called() -> None:
+    raw = ("cluster.node_size = 4", "cluster.scale_up_bytes_per_s = 2e11", "cluster.scale_out_bytes_per_s = 1e10")
+    fabric = loads(write('cluster.fabric = "a100-ib200"', *raw)).cluster.fabric
+    assert (fabric.node_size, fabric.scale_up_bytes_per_s, fabric.scale_out_bytes_per_s) == (4, 2e11, 1e10)
+
+
+@pytest.mark.parametrize(
+    ("layout", "note"),
+    [({"tensor": "8", "pipeline": "2"}, ["[layout] data was left out, so it is 1; data = 4 would do"]),
+     ({"tensor": "3"}, ["[layout] data was left out, so it is 1"]), ({"tensor": "8", "pipeline": "8"}, []),
+     ({"tensor": "8", "data": "1"}, [])],
+)  # fmt: skip
+def test_a_left_out_data_that_leaves_devices_idle_is_noted(layout: dict[str, str], note: list[str]) -> None:
+    assert [line for line in loads(write(layout=layout)).assumptions if line.startswith("[layout]")] == note
 
 
 def test_fields_override_the_accelerator_the_fabric_and_the_recipe() -> None:

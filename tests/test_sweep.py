@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from course.answer import answer
 from course.errors import UserError
 from course.examples import names, path
 from course.predict import predict
@@ -151,7 +152,7 @@ def simplicity(document: dict[str, Any]) -> tuple[float, ...]:
     layout = document["layout"]
     axes = sum(layout[name] > 1 for name in ("data", "tensor", "pipeline", "context"))
     rung = ("none", "zero1", "zero2", "zero3").index(layout["sharding"])
-    return axes, layout["tensor"] * layout["pipeline"], rung, document["step"]["time_s"]
+    return axes, layout["tensor"] * layout["pipeline"], rung, layout["interleave"], document["step"]["time_s"]
 
 
 @pytest.mark.parametrize("name", names())
@@ -180,7 +181,8 @@ def test_top_is_a_prefix_and_the_sweep_is_the_same_each_time() -> None:
     run = small()
     whole, again, short = sweep(run, top=50), sweep(run, top=50), sweep(run, top=3)
     assert json.dumps(whole) == json.dumps(again)
-    assert short["layouts"] == whole["layouts"][:3]
+    assert short["layouts"][:3] == whole["layouts"][:3]
+    assert len(short["layouts"]) == len({*range(3), *whole["proposal"]})
     assert len(sweep(run, top=10**6)["layouts"]) == whole["fitting"]
 
 
@@ -193,6 +195,16 @@ def test_the_proposal_covers_different_ways_to_split_best_first() -> None:
         assert len(proposal) == min(PROPOSED, len(layouts))
         way = [tuple(entry["layout"][axis] for axis in ("tensor", "pipeline", "sharding")) for entry in layouts]
         assert len({way[place] for place in proposal}) == min(PROPOSED, len(set(way)))
+
+
+@pytest.mark.parametrize("top", [1, 4, 40])
+def test_the_proposal_does_not_depend_on_how_many_are_shown(top: int) -> None:
+    for name in ("llama-3-8b-8-h100", "llama-2-70b-64-a100"):
+        document = sweep(example(name), top=top)
+        proposed = [{"layout": document["layouts"][place]["layout"]} for place in document["proposal"]]
+        assert proposed == answer(example(name))["proposal"]
+        whole = sweep(example(name), top=400)["layouts"]
+        assert [entry for entry in whole if entry in document["layouts"]] == document["layouts"]  # whys, order and all
 
 
 def test_no_other_shown_layout_beats_a_pareto_one_in_time_and_memory() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from course.answer.facts import Facts
 from course.answer.steps import Spoken, _removed
-from course.answer.words import GIB, layout_name, listed, number, percent
+from course.answer.words import GIB, LONGER, illegal, layout_name, listed, number, percent
 from course.batch import bubble_share, tokens_per_step
 from course.mfu import cost, step_mfu, tokens_per_s
 from course.overlap import step_lower_bound, step_upper_bound
 from course.predict.report import CONVENTIONS
 from course.sweep import TIE, proposal
 
+FIRST = (
+    "of these the fewest axes come first, then the smallest tensor x pipeline group, the least sharding, the fewest "
+    "chunks a stage, the shortest time"
+)
 NOTHING = "There is no layout to speak of."
 AXES = ("tensor", "data", "pipeline")
 
@@ -177,14 +181,16 @@ def sweep(facts: Facts) -> Spoken:
     said = [f"Of {found.candidates:,} candidates {found.legal:,} are legal and {found.fitting:,} fit."]
     if facts.best is None:
         return numbers, " ".join([*said, f"Nothing is left to measure: {_removed(facts)}"])
-    near = f"within {percent(TIE)} of the best, which is as close as the model sees"
+    near = f"within {percent(TIE)} of the best, which the ranking counts as equal"
     said += [
-        f"No other is {near}." if found.ties == 1 else f"{found.ties:,} are {near}; the simplest of them comes first.",
+        f"No other is {near}." if found.ties == 1 else f"{found.ties:,} are {near}; {FIRST}.",
         f"Measure {len(proposed)} short runs with the same global batch: peak memory, tokens/s, MFU, spread "
         f"of the step time, "
         "communication time, and whether the loss changes.",
         _stop(facts, swept["stops"]),
     ]
+    if facts.run.goal.days is not None and facts.run.measured.step_time_s is None:
+        said.append(LONGER)
     if own is not None:
         said.append(_beside(facts))
     return numbers, " ".join(part for part in said if part)
@@ -213,7 +219,8 @@ def _beside(facts: Facts) -> str:
         return ""
     name = layout_name(vars(layout))
     if not own["legal"]:
-        return f"The layout in the file ({name}) is not legal here: {'; '.join(own['reasons'])}."
+        reasons = illegal(own["reasons"], facts.run.assumptions)
+        return f"The layout in the file ({name}) is not legal here: {'; '.join(reasons)}."
     time, wins = own["step"]["time_s"], own["step"]["time_s"] / best["step"]["time_s"] - 1
     held, have = own["memory"]["peak_gib"], facts.run.cluster.accelerator.memory_bytes / GIB
     fits = "fits" if own["memory"]["fits"] else "does not fit by this estimate"

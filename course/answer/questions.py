@@ -110,7 +110,7 @@ def _cheaper(facts: Facts) -> tuple[str, float | None, str]:
     elif ratio < 1 - TIE:
         verdict = "faster and cheaper"
     else:
-        verdict = "faster at the same price, as near as the model sees"
+        verdict = f"faster at about the same price (less than {percent(TIE)} apart counts as equal)"
     against = (
         f"against {devices // 2:,} devices a step is {speedup:.2f} times as fast for {ratio:.2f} times the device-hours"
     )

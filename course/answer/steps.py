@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from course.answer.facts import AXES, Facts, smallest_group
-from course.answer.words import GIB, ZERO, gib, large, listed, number, percent
+from course.answer.words import GIB, LONGER, ZERO, gib, large, listed, number, percent
 from course.constrain import Limit, activation_memory, limits
 from course.estimate import (
     LOGIT_BYTES,
@@ -21,6 +21,7 @@ from course.estimate import (
 from course.estimate import pick as only
 from course.place import ring_all_gather_time
 from course.shard import state_per_device
+from course.sweep import TIE
 from course.sweep.why import more
 
 Spoken = tuple[dict[str, float | bool | None], str]
@@ -156,6 +157,8 @@ def _goals(facts: Facts, goals: list[Limit]) -> list[str]:
             said.append(f"The {limit.name} is met by the recommended layout: {what}.")
         else:
             said.append(f"The {limit.name} is not met: {what}. Remedy: {limit.remedy}. Price: {limit.cost}.")
+    if said and facts.run.measured.step_time_s is None:
+        said.append(LONGER)
     return said or ["No time goal and no budget are given."]
 
 
@@ -245,7 +248,8 @@ def _zero3(facts: Facts, time: float) -> str:
     if math.isinf(gathered.time_s):
         return "With ZeRO-3 nothing fits."
     same = abs(gathered.time_s - time) < 0.005 * time
-    than = "no gain" if same else more(gathered.time_s, time) if gathered.time_s > time else "within the model's error"
+    equal = f"less, but within the {percent(TIE)} that count as equal"
+    than = "no gain" if same else more(gathered.time_s, time) if gathered.time_s > time else equal
     return (
         f"ZeRO-3 would gather weights for every micro-batch; its best layout takes {gathered.time_s:.4g} "
         f"s a step: {than}."

@@ -7,6 +7,8 @@ from typing import Any
 
 GIB = 2.0**30
 ZERO = {"none": "nothing sharded", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
+LONGER = "Most published runs took longer than predicted: see `course compare`."
+"""What stands beside a verdict on a time goal or a budget that no measured step has corrected."""
 _SHORT = {"tensor": "TP", "pipeline": "PP", "data": "DP"}
 
 
@@ -58,6 +60,16 @@ def listed(items: Sequence[str]) -> str:
     ('a, b and c', 'a')
     """
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1] if items else ""
+
+
+def illegal(reasons: Sequence[str], assumptions: Sequence[str]) -> list[str]:
+    """The reasons against a layout; beside the one about the devices what the run file left out.
+
+    >>> illegal(["1 must equal the 2 devices"], ["[layout] data was left out, so it is 1"])
+    ['1 must equal the 2 devices (data was left out, so it is 1)']
+    """
+    left = "".join(f" ({line.removeprefix('[layout] ')})" for line in assumptions if line.startswith("[layout] data "))
+    return [reason + left if "must equal the" in reason else reason for reason in reasons]
 
 
 def layout_name(layout: Mapping[str, Any]) -> str:

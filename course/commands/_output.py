@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from course.errors import UserError
+from course.fields import LAYOUT_FIELDS
 from course.files import write_atomically
 from course.formula import FormulaError
 from course.problem import Run, load
@@ -20,17 +21,38 @@ from course.problem import Run, load
 
 def add_run_file(parser: argparse.ArgumentParser, *, fix: bool) -> None:
     """Declare RUN.toml and --json, and --fix where the command searches."""
-    parser.add_argument("run_file", metavar="RUN.toml", help="the question; course/examples holds some")
+    run_file = parser.add_argument("run_file", metavar="RUN.toml", help="the question; course/examples holds some")
     if fix:
         parser.add_argument(
             "--fix",
             nargs="+",
-            action="extend",
+            action=_Fix,
+            run_file=run_file,
             default=[],
             metavar="FIELD",
-            help="fields of [layout] to hold as they are",
+            help="fields of [layout] to hold as they are, apart by blanks or commas",
         )
     parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+
+
+class _Fix(argparse.Action):
+    """Collects the fields to hold; a run file that stands right after them is not taken for one of them."""
+
+    def __init__(self, *arguments: Any, run_file: argparse.Action, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.run_file = run_file
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _: str | None = None
+    ) -> None:
+        *before, last = values
+        if namespace.run_file is None and last not in LAYOUT_FIELDS and (last.endswith(".toml") or Path(last).exists()):
+            if not before:
+                parser.error("argument --fix: it names no field of [layout], for instance --fix tensor")
+            namespace.run_file, values = last, before
+            self.run_file.required = False
+        names = [name for value in values for name in value.strip(",").split(",")]
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *names])
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from course.answer.words import ZERO, large, layout_name, number, percent
+from course.answer.words import LONGER, ZERO, illegal, large, layout_name, number, percent
 from course.problem import Run
 
 WIDTH = 100
@@ -19,6 +19,13 @@ UNITS = (
     ("_per_s_per_device", "/s a device"), ("_per_s", "/s"), ("_s", "s"),
 )  # fmt: skip
 """Ending of a name and the unit it stands for, the longer endings first."""
+
+
+OF = {
+    "step_time_s": "recommended", "estimated_step_time_s": "recommended", "measured_step_time_s": "file's",
+    "measured_over_estimate": "file's", "estimated_peak_gib": "file's", "measured_peak_gib": "file's",
+}  # fmt: skip
+"""Numbers of one table that may belong to different layouts; where the file has none, all are of the recommended."""
 
 
 def paragraph(text: str, indent: str = "") -> str:
@@ -74,7 +81,8 @@ def answer(document: Mapping[str, Any], run: Run, own: Mapping[str, Any] | None)
     parts = [heading(run)]
     for place, step in enumerate(document["steps"], 1):
         title = "MFU" if step["name"] == "mfu" else step["name"].capitalize()
-        parts.append(f"{place}. {title}\n{paragraph(step['reason'], '   ')}\n{_numbers(step['numbers'])}")
+        numbers = _numbers(step["numbers"], own is not None)
+        parts.append(f"{place}. {title}\n{paragraph(step['reason'], '   ')}\n{numbers}")
     best = document["recommended"]
     if best is None:
         parts.append("No layout is recommended: none is legal and fits.")
@@ -87,6 +95,8 @@ def answer(document: Mapping[str, Any], run: Run, own: Mapping[str, Any] | None)
         lines += [f"  {question['question']}", paragraph(question["answer"], "    ")]
         lines.append(f"    -> {shown(question['number'])} {question['unit']}")
     parts.append("\n".join(lines))
+    if best is not None:
+        parts.append(_given(best, free=True))
     return "\n\n".join(parts)
 
 
@@ -94,12 +104,15 @@ def _own(run: Run, own: Mapping[str, Any] | None) -> list[tuple[str, Mapping[str
     return [] if own is None or run.layout is None else [("in the file", vars(run.layout), own)]
 
 
-def _numbers(numbers: Mapping[str, float | None]) -> str:
-    """Names and values, two pairs a line."""
+def _numbers(numbers: Mapping[str, float | None], beside: bool) -> str:
+    """Names and values, two pairs a line; `beside`: the file has a layout too, and names say whose."""
     cells = []
     for name, value in numbers.items():
         ending, unit = next(((end, unit) for end, unit in UNITS if name.endswith(end)), ("", ""))
-        cells.append((name.removesuffix(ending).replace("_", " "), shown(value, unit)))
+        label = name.removesuffix(ending).replace("_", " ")
+        if beside and name in OF:
+            label = f"{label.replace('step time', 'step')} ({OF[name]})"
+        cells.append((label, shown(value, unit)))
     rows = []
     for place in range(0, len(cells), 2):
         pair = cells[place : place + 2]
@@ -142,7 +155,7 @@ def predict(document: Mapping[str, Any], run: Run) -> str:
     assert run.layout is not None
     parts = [heading(run), f"Layout: {layout_name(vars(run.layout))}."]
     if not document["legal"]:
-        reasons = "\n".join(_item(reason + ".") for reason in document["reasons"])
+        reasons = "\n".join(_item(reason + ".") for reason in illegal(document["reasons"], run.assumptions))
         return "\n\n".join([*parts, "Not legal:\n" + reasons])
     memory, step = document["memory"], document["step"]
     verdict = "fits" if memory["fits"] else "does not fit"
@@ -168,7 +181,9 @@ def predict(document: Mapping[str, Any], run: Run) -> str:
     rows = [[f"MFU ({name})", shown(document["mfu"][name])] for name in CONVENTIONS]
     parts.append("Use of the dense peak\n" + table([*rows, ["HFU (executed)", shown(document["hfu"])]]))
     done = document["run"]
-    goal = {True: "The goal is met.", False: "The goal is not met.", None: "No goal is given."}[done["meets_goal"]]
+    goal = {
+        True: f"The goal is met. {LONGER}", False: f"The goal is not met. {LONGER}", None: "No goal is given.",
+    }[done["meets_goal"]]  # fmt: skip
     rows = [
         ["tokens/s", shown(document["tokens_per_s"])],
         ["tokens/s a device", shown(document["tokens_per_s_per_device"])],
@@ -177,11 +192,17 @@ def predict(document: Mapping[str, Any], run: Run) -> str:
         ["cost", shown(done["cost"])],
     ]
     parts.append(f"Run: {goal}\n{table(rows)}")
-    parts.append("Taken as given\n" + "\n".join(_item(line) for line in document["assumptions"]))
+    parts.append(_given(document))
     return "\n\n".join(parts)
 
 
-def sweep(document: Mapping[str, Any], run: Run, rules: Mapping[str, str]) -> str:
+def _given(document: Mapping[str, Any], free: bool = False) -> str:
+    """What a prediction rests on that the run file does not say; `free`: its layout was found."""
+    lines = [line for line in document["assumptions"] if not (free and line.startswith("[layout]"))]
+    return "Taken as given\n" + "\n".join(map(_item, lines))
+
+
+def sweep(document: Mapping[str, Any], run: Run, rules: Mapping[str, str], top: int) -> str:
     """The ranked layouts, why the first has its axes, why the others fell out, when to stop."""
     parts = [heading(run)]
     parts.append(
@@ -207,7 +228,9 @@ def sweep(document: Mapping[str, Any], run: Run, rules: Mapping[str, str]) -> st
             "days",
         ]
         rows = [head, *(_line(document, place) for place in range(len(layouts)))]
-        key = "= within the model's error of the best; m proposed to measure; p best for its memory. * full_attention."
+        key = "= counts as equal to the best; m proposed to measure; p best for its memory. * full_attention."
+        if len(layouts) > top:
+            key += f" Those after row {top} are proposed from further down the ranking."
         parts.append(f"{table(rows, left=1, indent=' ')}\n{paragraph(key)}")
         why = [_item(f"{axis}: {reason}.") for axis, reason in layouts[0]["why"].items()]
         parts.append("Why the first has what it has\n" + "\n".join(why or ["  Nothing is split."]))
@@ -230,7 +253,10 @@ def sweep(document: Mapping[str, Any], run: Run, rules: Mapping[str, str]) -> st
         ["devices beyond which a doubling adds more than it saves", shown(stops["break_even_devices"])],
         ["fewest devices that meet the time goal", shown(stops["deadline_devices"])],
     ]
-    parts.append("When to stop\n" + table(rows))
+    beside = f"\n  {LONGER}" if run.goal.days is not None else ""
+    parts.append("When to stop\n" + table(rows) + beside)
+    if layouts:
+        parts.append(_given(layouts[0], free=True))
     return "\n\n".join(parts)
 
 

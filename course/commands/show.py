@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import re
 import textwrap
 
 from course import catalog
 from course.errors import UserError
-from course.fields import nearest, show
-from course.legality import RULES as _LEGAL
+from course.fields import TABLES, describe, fields_of, nearest, show
 
-KINDS = ("models", "accelerators", "fabrics", "states", "software", "rejections", "formulas")
+KINDS = ("models", "accelerators", "fabrics", "states", "software", "rejections", "formulas", "fields")
 WIDTH = 100
 
 RULES: dict[str, str] = {
-    **{code: re.sub(r"\{(\w+)(:[^}]*)?\}", lambda match: f"<{match[1]}>", text) for code, text in _LEGAL.items()},
+    "devices": "data x tensor x pipeline x context must equal the devices of the cluster",
+    "batch": "the sequences of the global batch must split into whole micro-batches on the replicas",
+    "heads": "the attention heads of the model must split over the tensor ranks",
+    "kv_heads": "the key/value heads of the model must split over the tensor ranks where the program copies none",
+    "ffn": "the feed-forward width of the model must split over the tensor ranks",
+    "sequence": "the tokens of a sequence must split over the tensor ranks, as sequence parallelism wants",
+    "layers": "the layers, or the layers + 2 with embedding and head counted, must spread over all stages and chunks",
+    "stage_layers": "stage_layers must list as many stages as pipeline says, and add up to the layers of the model",
+    "interleave": "several chunks a stage need the interleaved schedule and at least 2 stages, and that schedule at "
+    "least 2 chunks",
+    "rounds": "the micro-batches must be a multiple of the stages, where the program's interleaved schedule wants that",
+    "few_micro_batches": "there must be as many micro-batches as the program needs to start all stages",
+    "shard_group": "the shard group must divide the data-parallel ranks",
+    "sequence_parallel": "sequence parallelism needs tensor parallelism: tensor above 1",
     "memory": "the fullest stage needs more than the memory of a device, its margin counted; `course "
     "predict` shows the parts",
 }
-"""Why a layout is rejected: code -> rule, its numbers as names in angle brackets."""
+"""Why a layout is rejected: code -> the rule it breaks, in words."""
 
 _LISTED = {
     "models": ("layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary", "published_total"),
@@ -42,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(_all_formulas() if name is None else _formula(name))
     elif kind == "rejections":
         print(_rejections(name))
+    elif kind == "fields":
+        print(_fields(name))
     elif name is None:
         print(_software() if kind == "software" else _table(kind))
     else:
@@ -85,6 +98,21 @@ def _rejections(name: str | None) -> str:
             "`course show rejections` lists them all."
         )
     return "\n".join(_wrapped(code, text, 20) for code, text in RULES.items() if name in (None, code))
+
+
+def _fields(table: str | None) -> str:
+    """The fields of a run file with meaning, unit, choices and default: of one table, or of all."""
+    if table is not None and table not in TABLES:
+        raise UserError(f"A run file has no table {show(table)}; the nearest name is {nearest(table, TABLES)}.")
+    lines = []
+    for name in TABLES if table is None else (table,):
+        lines += ["", f"[{name}] {TABLES[name]}"]
+        for field in fields_of(name).values():
+            about = describe(field) + (f": {', '.join(field.choices)}" if field.choices else "")
+            about += f" (default {field.default})" if field.default else ""
+            about += "; refused for now" if field.later else ""
+            lines.append(_wrapped(f"  {field.name}", about, 34))
+    return "\n".join(lines[1:])
 
 
 def _all_formulas() -> str:

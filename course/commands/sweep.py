@@ -13,7 +13,13 @@ PLOTS = (".png", ".svg", ".pdf")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `course sweep`."""
     add_run_file(parser, fix=True)
-    parser.add_argument("--top", type=_count, default=10, metavar="N", help="how many layouts to describe; default 10")
+    parser.add_argument(
+        "--top",
+        type=_count,
+        default=10,
+        metavar="N",
+        help="how many layouts to describe, besides those proposed; default 10",
+    )
     parser.add_argument("--csv", metavar="FILE", help="write the layouts as CSV, the keys of --json joined by dots")
     parser.add_argument("--plot", metavar="FILE", help="draw step time against memory: .png, .svg or .pdf")
 
@@ -43,7 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
             drawn = io.BytesIO()
             time_against_memory(document).savefig(drawn, format=picture.suffix[1:].casefold())
             written.append(write(picture, drawn.getvalue()))
-        print(json_text(document) if arguments.json else "\n".join([_text.sweep(document, asked, RULES), *written]))
+        if arguments.json:
+            print(json_text(document))
+        else:
+            print("\n".join([_text.sweep(document, asked, RULES, arguments.top), *written]))
     return 0 if document["fitting"] else 1
 
 

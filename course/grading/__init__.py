@@ -71,6 +71,13 @@ def fresh(question: str, seed: int | None = None) -> Note:
     return _session.ask(question, seed, fresh=True)
 
 
-def progress() -> Progress:
-    """What is done, by step: a table, and in a notebook a picture beside it."""
-    return _session.progress()
+def progress(step: str | None = None) -> Progress:
+    """What is done, by step: a table, and in a notebook a picture beside it.
+
+    Args:
+        step: one step alone, such as `"estimate"`; all of them when left out. A step that is not there is said so.
+
+    >>> [row["step"] for row in progress("estimate").rows()]
+    ['estimate']
+    """
+    return _session.progress(step)

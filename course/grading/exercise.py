@@ -121,6 +121,12 @@ def _empty(node: ast.FunctionDef) -> str:
     return re.sub(r"\.\.\.$", "...  # your answer", text)
 
 
+def asked_unit(question: Any) -> str:
+    """What a question's words end with: the unit asked for, or nothing where it is a plain number or no number."""
+    unit = getattr(question, "unit", "")
+    return f" Unit: {unit}." if unit not in ("", "1") else ""
+
+
 def fill(text: str, ask: Callable[[str], str] | None = None) -> str:
     """Put questions in the place of `{{question ID}}`, with the numbers that are graded.
 
@@ -135,10 +141,9 @@ def _words(name: str) -> str:
 
     question = default().get(name)
     level = {1: "easy", 2: "middling", 3: "hard"}[question.difficulty]
-    unit = getattr(question, "unit", "")
-    asked = f" Unit: {unit}." if unit not in ("", "1") else ""
     more = f'; other numbers: `fresh("{name}", 1)`' if question.draw is not None else ""
     return (
-        f"**{name}: {question.title}** ({level}, about {question.minutes} min)\n\n{question.text()}{asked}\n\n"
+        f"**{name}: {question.title}** ({level}, about {question.minutes} min)\n\n"
+        f"{question.text()}{asked_unit(question)}\n\n"
         f'Stuck: `hint("{name}")`{more}.'
     )

@@ -29,6 +29,8 @@ _SCALES = {
     "trillion": 1e12,
     "bn": 1e9,
 }
+NEAR = 0.03
+"""A wrong value within this share of the right one is called close, so that rounding is not taken for an idea."""
 _NUMBER = re.compile(r"[+\-−]?\s*(?:\d[\d,_'\u2009\u202f\u00a0 ]*\d|\d)?(?:\.\d*)?(?:[eE][+\-−]?\d+)?")
 
 
@@ -141,4 +143,12 @@ def _diagnose(question: Number, given: Given, value: float, target: float, writt
         power = math.log10(value / target)
         if abs(power) > 0.5 and close(value / 10 ** round(power), target, relative):
             return wrong(f"{explain('wrong power of ten')} {expected(question.unit)}", "wrong power of ten")
-    return wrong(expected(question.unit))
+    return wrong(f"{_off(question, value, target)} {expected(question.unit)}")
+
+
+def _off(question: Number, value: float, target: float) -> str:
+    """What is said of a value that no known mistake leads to; never on which side of the answer it lies."""
+    if not (target and close(value, target, NEAR)):
+        return "The value is off."
+    allowed = max(question.relative, question.absolute / abs(target))
+    return f"Close: it is accepted within {100 * allowed:.2g} %." if allowed > 1e-4 else "Close; it must be exact."

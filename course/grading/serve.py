@@ -16,6 +16,7 @@ from typing import Any
 
 from course.errors import UserError
 from course.grading import judge
+from course.grading.exercise import asked_unit
 from course.questions.registry import default
 
 __all__ = ["handle", "main"]
@@ -45,7 +46,8 @@ def _hint(request: Data) -> Data:
     question = default().get(request["id"])
     level = max(1, int(request["level"]))
     if level <= len(question.hints):
-        return {"text": f"Hint {level} of {len(question.hints)}: {question.hints[level - 1]}"}
+        text = f"Hint {level} of {len(question.hints)}: {question.hints[level - 1]}"
+        return {"text": text, "most": len(question.hints)}
     again = "\n".join(f"{number}. {hint}" for number, hint in enumerate(question.hints, 1))
     return {"text": f"There are no more hints. These were:\n\n{again}"}
 
@@ -60,7 +62,7 @@ def _ask(request: Data) -> Data:
     level = {1: "easy", 2: "middling", 3: "hard"}[question.difficulty]
     head = f"{question.id}: {question.title} ({level}, about {question.minutes} min)"
     call = f'check("{question.id}", answer' + (f", seed={seed})" if seed is not None else ")")
-    return {"head": head, "text": question.text(seed), "call": call, "seed": seed}
+    return {"head": head, "text": question.text(seed) + asked_unit(question), "call": call, "seed": seed}
 
 
 def _list(request: Data) -> Data:  # noqa: ARG001

@@ -57,10 +57,13 @@ class Session:
 
     def hint(self, name: str) -> Note:
         """The next hint of a question. See `course.grading.hint`."""
-        first = self.oracle.ask({"do": "hint", "id": str(name), "level": 1})
+        name = str(name)
+        first = self.oracle.ask({"do": "hint", "id": name, "level": 1})
         if "text" not in first:
             return self._note(first)
-        return self._note(self.oracle.ask({"do": "hint", "id": str(name), "level": self.store.hint(str(name))}))
+        most = first["most"]  # a call after the last hint is not counted
+        level = most + 1 if self.store.hints(name) >= most else self.store.hint(name)
+        return self._note(self.oracle.ask({"do": "hint", "id": name, "level": level}))
 
     def ask(self, name: str, seed: int | None = None, fresh: bool = False) -> Note:
         """The words of a question. See `course.grading.ask` and `course.grading.fresh`."""
@@ -71,10 +74,15 @@ class Session:
             reply = {"text": f"{reply['head']}\n\n{reply['text']}\n\nAnswer with `{reply['call']}`."}
         return self._note(reply)
 
-    def progress(self) -> Progress:
+    def progress(self, step: str | None = None) -> Progress:
         """What is done by step. See `course.grading.progress`."""
-        reply = self.oracle.ask({"do": "list"})
-        return Progress(tuple(tuple(row) for row in reply.get("questions", ())), self.store.read(), self.store.note())
+        rows = [tuple(row) for row in self.oracle.ask({"do": "list"}).get("questions", ())]
+        kept = tuple(row for row in rows if step in (None, row[1]))
+        entries, note = self.store.read(), self.store.note()
+        if rows and not kept:
+            steps = ", ".join(dict.fromkeys(row[1] for row in rows))
+            note = f"There is no step {str(step)[:40]!r}; the steps are {steps}. {note}".strip()
+        return Progress(kept, entries, note)
 
     # ---------------------------------------------------------------- grading
     def _grade(self, name: str, encoded: Encoded, answer: Any, seed: int | None) -> dict[str, Any]:

@@ -91,7 +91,11 @@ class Store:
             level = entry["hints"] = _count(entry, "hints") + 1
 
         self._apply(change)
-        return level or _count(self.read().get(name, {}), "hints")
+        return level or self.hints(name)
+
+    def hints(self, name: str) -> int:
+        """How many hints of a question were given."""
+        return _count(self.read().get(name, {}), "hints")
 
     def note(self) -> str:
         """What must be said about the file, each thing once; empty when there is nothing."""

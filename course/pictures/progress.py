@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from course.pictures import GREEN, GREY, ORANGE, figure
+from course.pictures import GREEN, GREY, ORANGE, figure, style
 
 __all__ = ["progress"]
 
@@ -20,7 +20,7 @@ def progress(rows: Sequence[tuple[str, int, int, int]]) -> Figure:
     >>> len(progress([("estimate", 3, 1, 20)]).axes)
     1
     """
-    drawn, (axes,) = figure(7.4, 0.9 + 0.4 * max(len(rows), 1))
+    drawn, (axes,) = figure(7.4, 1.3 + 0.4 * max(len(rows), 1))
     places = range(len(rows))
     right = [row[1] for row in rows]
     tried = [row[2] for row in rows]
@@ -35,5 +35,6 @@ def progress(rows: Sequence[tuple[str, int, int, int]]) -> Figure:
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15 * max([row[3] for row in rows], default=1))
     axes.set_xlabel("questions")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.55 / max(len(rows) * 0.4, 0.4)), ncol=3)
+    with style():
+        drawn.legend(loc="outside lower center", ncols=3, fontsize=11, frameon=False)
     return drawn

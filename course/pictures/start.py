@@ -22,6 +22,8 @@ PART_COLOURS = {
     "weights": BLUE, "gradients": VERMILION, "optimizer": PURPLE, "activations": SKY, "logits": BLACK,
     "buffers": ORANGE, "margin": GREY,
 }  # fmt: skip
+LIMITS = ("whole state", "weights and gradients", "weights", "one layer", "activations")
+"""What each bar of `limits` holds, in the order of the questions; the first notebook names them so too."""
 SMALL = 0.06
 """Parts below this share of the axis are named in the legend alone: their number would not fit in the bar."""
 
@@ -243,7 +245,7 @@ def write_overview(path: Path) -> None:
     runs = {label: load(example(name)) for label, name in names.items()}
     found = {label: predict(run) for label, run in runs.items()}
     last = runs["16,384 H100"]
-    micro_batches = [2.0**power for power in range(2, 9)]
+    micro_batches = [2.0**power for power in range(4, 9)]  # interleaving wants a multiple of the 16 stages
     published_times = {
         label: float(
             run_time(
@@ -255,7 +257,7 @@ def write_overview(path: Path) -> None:
         for label, run in runs.items()
     }  # fmt: skip
     made = overview(
-        needs={limit.name: limit.need / GIB for limit in constrain_limits(last)},
+        needs={name: limit.need / GIB for name, limit in zip(LIMITS, constrain_limits(last), strict=True)},
         capacity=last.cluster.accelerator.memory_bytes / GIB,
         micro_batches=micro_batches,
         shares={

@@ -40,7 +40,7 @@ def time_against_memory(document: Mapping[str, Any]) -> Figure:
                 axes.annotate(str(place + 1), at, xytext=(0, 10), textcoords="offset points", ha="center")
         axes.axvline(layouts[0]["memory"]["capacity_gib"], color=VERMILION, label="memory of a device")
         for label, color, marker, edge in (
-            ("within the model's error of the best", BLUE, "o", "white"),
+            ("within the tie rule of the best", BLUE, "o", "white"),
             ("slower", GREY, "o", "white"),
             ("to be measured", "white", "s", ORANGE),
         ):

@@ -62,17 +62,21 @@ class Written:
         return any(base == "device" for base, _ in self.dimension)
 
     def measures(self, other: Written) -> bool:
-        """Whether both measure one quantity; devices may be left out, and `FLOPs` stands for FLOP and FLOP/s alike."""
-        return self._plain() == other._plain() or self._loose() == other._loose()
+        """Whether both measure one quantity; devices may be left out, and `FLOPs` stands for FLOP and FLOP/s alike.
+
+        >>> [parse(text).measures(parse("TFLOP/s")) for text in ("TFLOPs", "TFLOPS", "TFLOP", "TB/s")]
+        [True, True, False, False]
+        """
+        if self._plain() == other._plain():
+            return True
+        # A table headed "TFLOPs" means a rate as often as an amount; "TFLOP" and "TFLOP/s" mean what they say.
+        return self._ambiguous() and other._plain() in ((("FLOP", 1),), (("FLOP", 1), ("s", -1)))
 
     def _plain(self) -> tuple[tuple[str, int], ...]:
         return tuple(pair for pair in self.dimension if pair[0] != "device")
 
-    def _loose(self) -> object:
-        # A table headed "TFLOPs" means a rate as often as an amount.
-        if self.text.rstrip().endswith(("FLOPs", "FLOPS", "flops")) or self.text.endswith(("FLOP/s", "FLOP")):
-            return "FLOPs"
-        return self._plain()
+    def _ambiguous(self) -> bool:
+        return re.fullmatch(r"[A-Za-z -]*(?:FLOPs|FLOPS|flops)", self.text.strip()) is not None
 
 
 def _word(word: str) -> tuple[str, int, float, bool]:

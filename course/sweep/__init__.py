@@ -36,7 +36,7 @@ def sweep(run: Run, fix: Iterable[str] = (), top: int = 10) -> dict[str, Any]:
     Args:
         run: the question; of its layout only the fields named in `fix` are used.
         fix: fields of the layout to hold at the values of the run file.
-        top: how many layouts to describe.
+        top: how many layouts to describe; those proposed to be measured follow them where they rank lower.
 
     Raises:
         UserError: a fixed field is not given, or the search is too large.
@@ -47,17 +47,18 @@ def sweep(run: Run, fix: Iterable[str] = (), top: int = 10) -> dict[str, Any]:
 
 def described(run: Run, found: Search, top: int = 10, free: bool = True) -> dict[str, Any]:
     """The document of a search that is done; `free` says that it held no field, so that `stops` may use its result."""
-    shown = min(top, found.fitting)
+    proposed = proposal(found, found.fitting)
+    rows = sorted({*range(min(top, found.fitting)), *proposed})
     constants, known = constants_for(run), counted(run)
     without_layout = dataclasses.replace(run, layout=None)
-    reasons = whys(without_layout, found, shown)
+    reasons = whys(without_layout, found, rows)
     layouts = [
         {
             "layout": dataclasses.asdict(to_layout(found.columns, row, found.order)),
-            "why": reasons[row],
+            "why": reason,
             **document(without_layout, found.columns, found.values, row, [], constants, known),
         }
-        for row in range(shown)
+        for row, reason in zip(rows, reasons, strict=True)
     ]
     return {
         "candidates": found.candidates,
@@ -66,10 +67,11 @@ def described(run: Run, found: Search, top: int = 10, free: bool = True) -> dict
         "rejected": found.rejected,
         "last_constraint": found.last_constraint,
         "ranked_by": f"step time on the {run.cluster.devices} devices held (so accelerator-hours too); "
-        f"within {100 * TIE:.0f} % of the best the simplest layout first",
-        "ties": list(range(min(found.ties, shown))),
-        "pareto": _pareto(found.values, shown),
-        "proposal": proposal(found, shown),
+        f"layouts within {100 * TIE:.0f} % of the best count as equal: fewest axes first, then the smallest "
+        "tensor x pipeline group, the least sharding, the fewest chunks a stage, the shortest time",
+        "ties": [place for place, row in enumerate(rows) if row < found.ties],
+        "pareto": _pareto(found.values, rows),
+        "proposal": [rows.index(row) for row in proposed],
         "stops": stops(run, _best_time, _best_of(found) if free else None),
         "layouts": layouts,
     }
@@ -84,14 +86,14 @@ def proposal(found: Search, among: int) -> list[int]:
     return sorted(chosen + rest[: PROPOSED - len(chosen)])
 
 
-def _pareto(values: Columns, shown: int) -> list[int]:
+def _pareto(values: Columns, rows: list[int]) -> list[int]:
     """Of the layouts shown, those no other beats in both time and memory.
 
     All hold the same devices, so the fastest is also the cheapest; memory left over is what time can be traded for.
     """
-    if not shown:
+    if not rows:
         return []
-    points = list(zip(values["time_s"][:shown].tolist(), values["peak_bytes"][:shown].tolist(), strict=True))
+    points = list(zip(values["time_s"][rows].tolist(), values["peak_bytes"][rows].tolist(), strict=True))
     return [i for i, p in enumerate(points) if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)]
 
 

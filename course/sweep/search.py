@@ -20,7 +20,7 @@ from course.predict.evaluate import evaluate
 from course.problem import Run
 
 TIE = 0.05
-"""Layouts within this share of the best time count as equal: the model does not see smaller differences."""
+"""Layouts within this share of the best time count as equal: a rule for ranking, not the error of the model."""
 
 MOST_CANDIDATES = 1_000_000
 LARGEST_TENSOR, MOST_CHUNKS, LARGEST_MICRO_BATCH = 64, 16, 16
@@ -192,8 +192,9 @@ def _rank(columns: Columns, values: Columns) -> tuple[np.ndarray, int]:
     tied = time <= time.min() * (1 + TIE)
     axes = sum((columns[name] > 1).astype(int) for name in ("tensor", "pipeline", "data", "context"))
     group = columns["tensor"] * columns["pipeline"]
-    keys = (time, np.where(tied, columns["sharding"], 0), np.where(tied, group, 0), np.where(tied, axes, 0), ~tied)
-    return np.lexsort(keys), int(tied.sum())
+    simple = (axes, group, columns["sharding"], columns["interleave"])  # fewest axes first, chunks last
+    keys = [np.where(tied, key, 0) for key in simple]
+    return np.lexsort((time, *keys[::-1], ~tied)), int(tied.sum())
 
 
 def _best(column: np.ndarray, values: Columns) -> dict[int, Best]:

@@ -29,16 +29,19 @@ ABSENT = {
 }  # fmt: skip
 
 
-def whys(run: Run, found: Search, shown: int) -> list[dict[str, str]]:
-    """For each of the first `shown` layouts: axis above its simplest value -> one clause, its kind of reason first."""
-    lower = {name: _one_lower(run, found, name, shown) for name in LADDERS} if shown else {}
+def whys(run: Run, found: Search, rows: list[int]) -> list[dict[str, str]]:
+    """For each of the layouts in `rows`: axis above its simplest value -> one clause, its kind of reason first."""
+    lower = {name: _one_lower(run, found, name, rows) for name in LADDERS} if rows else {}
     capacity = run.cluster.accelerator.memory_bytes
-    return [_why(found, row, lower, capacity) for row in range(shown)]
+    return [
+        _why(found, row, {name: take(columns, place) for name, columns in lower.items()}, capacity)
+        for place, row in enumerate(rows)
+    ]
 
 
-def _one_lower(run: Run, found: Search, name: str, shown: int) -> Columns:
+def _one_lower(run: Run, found: Search, name: str, rows: list[int]) -> Columns:
     """The same layouts one rung lower (for recomputation: the next lower one that the search tried), evaluated."""
-    columns = take(found.columns, slice(shown))
+    columns = take(found.columns, rows)
     rungs = np.array(sorted(found.best[name]), float)
     columns[name] = rungs[np.maximum(np.searchsorted(rungs, columns[name]) - 1, 0)]
     columns = derived(columns, run)
@@ -53,10 +56,10 @@ def _why(found: Search, row: int, lower: dict[str, Columns], capacity: float) ->
         if value > 1:
             why[name] = _degree(name, found.best[name], value, time, capacity)
     for name, names in LADDERS.items():
-        if found.columns[name][row] > lower[name]["rung"][row]:
-            rung = names[int(lower[name]["rung"][row])]
+        if found.columns[name][row] > lower[name]["rung"]:
+            rung = names[int(lower[name]["rung"])]
             best = min(b.time_s for v, b in found.best[name].items() if v < found.columns[name][row])
-            peak, other = float(lower[name]["peak_bytes"][row]), float(lower[name]["time_s"][row])
+            peak, other = float(lower[name]["peak_bytes"]), float(lower[name]["time_s"])
             why[name] = _rung(name, rung, peak, other, best, time, capacity)
     return why
 

@@ -11,6 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from course.kernel import environment, manager
+from course.questions.registry import EXTRA
 from tests.grading import test_grading_sandbox as hostile
 
 HEAD = """
@@ -33,7 +34,8 @@ def test_the_kernel_lives_on(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     cells = [f"{inspect.getsource(function)}\nprint(check('demo.3', {function.__name__}))" for function in functions]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in (HEAD, *cells, LAST)])
     client = NotebookClient(book, km=manager(), timeout=120, resources={"metadata": {"path": str(tmp_path)}})
-    client.execute(env={**environment(tmp_path), "COURSE_DATA": str(tmp_path)}, cleanup_kc=True)
+    variables = {**environment(tmp_path), "COURSE_DATA": str(tmp_path), EXTRA: "tests.grading.demo"}
+    client.execute(env=variables, cleanup_kc=True)
     shown = ["".join(out.get("text", "") for out in cell.outputs) for cell in book.cells[1:]]
     said = dict(hostile.HOSTILE)
     with capsys.disabled():

@@ -13,6 +13,7 @@ import sympy as sp
 
 from course.grading.answers import encode
 from course.grading.judge import grade
+from course.questions.quantities import parse
 from course.questions.registry import Registry
 
 RIGHT: dict[str, list[Any]] = {
@@ -247,6 +248,27 @@ def test_a_wrong_answer_is_wrong_and_named(demo: Registry, name: str):
     verdicts = [(answer, mistake, grade(demo.get(name), encode(answer))) for answer, mistake in WRONG[name]]
     assert [row for row in verdicts if (row[2].status, row[2].mistake) != ("wrong", row[1])] == []
     assert all("unit expected is" in row[2].message or "plain number" in row[2].message for row in verdicts)
+
+
+def test_a_rate_is_no_amount_and_only_the_plural_stands_for_both(demo: Registry):
+    said = {text: parse(text).measures(parse(asked)) for asked, text in (
+        ("FLOP", "FLOP/s"), ("FLOP/s", "TFLOP"), ("FLOP", "PFLOP per second"), ("FLOP/byte", "FLOPs"))}  # fmt: skip
+    assert not any(said.values()), said
+    assert all(parse(text).measures(parse(asked)) for asked in ("FLOP", "TFLOP/s") for text in ("TFLOPs", "GFLOPS"))
+    verdict = grade(demo.get("demo.8"), encode("0.5 TFLOP"))
+    assert (verdict.status, verdict.mistake) == ("wrong", "other quantity")
+
+
+@pytest.mark.parametrize("value", [13.65, 13.8, 14.2, 14.35])
+def test_a_value_beside_the_right_one_is_called_close(demo: Registry, value: float):
+    assert grade(demo.get("demo.1"), encode(value)).message == (
+        "Close: it is accepted within 1 %. The unit expected is GB."
+    )
+
+
+@pytest.mark.parametrize("value", [9.1, 13.5, 14.5, 77])
+def test_a_value_far_from_the_right_one_is_called_off_without_a_side(demo: Registry, value: float):
+    assert grade(demo.get("demo.1"), encode(value)).message == "The value is off. The unit expected is GB."
 
 
 @pytest.mark.parametrize(("answer", "said"), ERRORS, ids=[repr(answer)[:20] for answer, _ in ERRORS])

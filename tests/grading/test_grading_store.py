@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from course.grading import store as module
+from course.grading.report import Progress
 from course.grading.session import Session
 from course.grading.store import VERSION, Store, folder
 
@@ -192,17 +193,30 @@ def test_checks_hints_and_progress_of_a_session(session: Session):
     assert repr(session.hint("demo.1")) == "Hint 2 of 3: second"
     session.hint("demo.1")
     assert "no more hints" in repr(session.hint("demo.1"))
+    assert "no more hints" in repr(session.hint("demo.1"))
     assert "Did you mean 'demo.1'" in repr(session.check("demo.1x", 3)) or "demo.1" in repr(session.check("demo.1x", 3))
     shown = session.progress()
     row = next(row for row in shown.rows() if row["step"] == "demo")
-    assert (row["right"], row["questions"], row["hints"]) == (1, 12, 4)
+    assert (row["right"], row["questions"], row["hints"]) == (1, 12, 3)
     assert "demo" in repr(shown) and "| demo |" in shown._repr_markdown_()
     assert shown.figure().axes
+    assert [row["step"] for row in session.progress("demo").rows()] == ["demo"]
+    assert "There is no step 'dmo'" in repr(session.progress("dmo"))
     fresh = session.ask("demo.1", 5, fresh=True)
-    assert "seed=5" in repr(fresh)
+    assert "seed=5" in repr(fresh) and "how many GB? Unit: GB.\n" in repr(fresh)
     assert "no numbers that could change" in repr(session.ask("demo.2", 5, fresh=True))
     assert "whole number" in session.check("demo.1", 14, seed="5").message
     assert "whole number" in repr(session.ask("demo.1", 0.5, fresh=True))
+
+
+def test_a_notebook_shows_progress_as_a_picture_that_is_always_the_same(monkeypatch: pytest.MonkeyPatch):
+    shown: list[dict] = []
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: shown.append(data))
+    some = Progress((("demo.1", "demo", "One", "number", 1, 3),), {"demo.1": {"status": "right"}}, "")
+    for _ in range(2):
+        some._ipython_display_()
+    assert "| demo |" in shown[0]["text/markdown"] and shown[1]["image/png"][1:4] == b"PNG"
+    assert shown[:2] == shown[2:]
 
 
 def test_importing_loads_nothing_heavy(root: Path):

@@ -1,0 +1,158 @@
+"""The explorers of step 4 against rings that were run and numbers done by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from course.errors import UserError
+from course.explorers import View
+from course.explorers import place as explorers
+from course.pictures.place import Curves, Line, Panel, cells, lines
+from course.simulators import ring
+
+EVERY = ("chunks", "collective", "ranks", "bounds", "mix")
+
+
+def table(view: View) -> dict[str, tuple[str, ...]]:
+    return {row[0]: row[1:] for row in view.rows}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_static_and_live_pictures(name):
+    explorer = getattr(explorers, name)()
+    static = explorer.static()
+    assert static.sentence in str(static)
+    assert all(len(row) == len(static.headings) for row in static.rows)
+    assert explorer._repr_mimebundle_() == getattr(explorers, name)()._repr_mimebundle_()
+    picture = explorer.picture()
+    picture.update(**explorer.view().picture)
+    first = picture.png()
+    assert first.startswith(b"\x89PNG")
+    assert first == picture.png()
+
+
+# ---------------------------------------------------------------- chunks
+@pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather", "all_reduce"])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_chunks_end_where_the_arrays_do(collective, size):
+    """Rank r brings 2**r to every chunk, so that a sum tells who is in it."""
+    states = explorers.chunk_states(collective, size)
+    if collective == "all_gather":
+        assert all(len(held) == size for row in states[-1] for held in row)
+        assert [[len(held) for held in row] for row in states[0]] == (np.eye(size, dtype=int) * size).tolist()
+    else:
+        arrays = [np.full(size, 2**rank) for rank in range(size)]
+        done = getattr(ring, collective)(arrays).arrays
+        for rank, row in enumerate(states[-1]):
+            sums = [sum(2**one for one in held) for held in row]
+            assert (sums[rank] if collective == "reduce_scatter" else sums) == (
+                int(done[rank][0]) if collective == "reduce_scatter" else done[rank].tolist()
+            )
+    assert len(states) - 1 == (2 if collective == "all_reduce" else 1) * (size - 1)
+
+
+def test_time_of_the_chunks_by_hand():
+    # 4 ranks, 64 MB: 6 steps of 3.4 us and 16 MB at 450 GB/s
+    view = explorers.chunks_view("all_reduce", 4, 4, 64.0, 3.4, 450.0)
+    assert table(view)["time (us)"] == (f"{3.4 + 16e6 / 450e9 * 1e6:,.4g}", f"{6 * (3.4 + 16e6 / 450e9 * 1e6):,.4g}")
+    assert "each rank has sent 64 MB" in view.sentence
+    assert explorers.chunks().sweep.through({"ranks": 4}) == list(range(7))
+
+
+# ---------------------------------------------------------------- collectives
+def test_collective_by_hand():
+    # 1 GB on 8 H100: 14 x 3.4 us and 2 x 7/8 GB at 450 GB/s
+    view = explorers.collective_view("h100-ib400", 8, 1000.0)
+    assert table(view)["ring"][0] == f"{(14 * 3.4e-6 + 1.75e9 / 450e9) * 1e3:.3g} ms"
+    assert "two levels" not in table(view)
+    over = explorers.collective_view("h100-ib400", 64, 1000.0)
+    assert over.picture["level"][0] == 400  # eight cards of 50
+    assert "over 8 nodes" in over.sentence
+
+
+def test_small_buffers_want_a_tree_and_large_ones_a_ring():
+    assert "tree is fastest" in explorers.collective_view("h100-ib400", 512, 0.05).sentence
+    assert "ring is fastest" in explorers.collective_view("h100-ib400", 512, 1e5).sentence
+
+
+# ---------------------------------------------------------------- ranks
+def test_groups_on_nodes_by_hand():
+    view = explorers.ranks().view(layout="2 nodes of 8", tensor=4, pipeline=2, axis="pipeline")
+    rows = [[text for _, text in row] for row in view.picture["panels"][0].rows]
+    assert rows == [["0", "1", "2", "3", "0", "1", "2", "3"], ["4", "5", "6", "7", "4", "5", "6", "7"]]
+    assert "Group 0 of pipeline (2 ranks) stays in one node." in view.sentence
+
+
+def test_tensor_outermost_sends_everything_out():
+    explorer = explorers.ranks(layout="4 nodes of 8", tensor=4, pipeline=1)
+    usual, reverse = (explorer.view(order=order) for order in ("tensor, pipeline, data", "data, pipeline, tensor"))
+    assert table(usual)["tensor"][3] == "0"
+    assert table(reverse)["tensor"][2] == table(reverse)["tensor"][3]  # all that is sent leaves
+
+
+def test_degrees_offered_divide_the_devices():
+    explorer = explorers.ranks()
+    with pytest.raises(UserError, match="pipeline can be"):
+        explorer.view(layout="2 nodes of 8", tensor=16, pipeline=2)
+    assert explorer.settled({"tensor": 32}, explorer.start)["pipeline"] == 1
+
+
+# ---------------------------------------------------------------- bounds and mix
+def test_bounds_by_hand():
+    view = explorers.bounds_view("h100-ib400", "llama-3-70b", 8, 8, 1024)
+    # C / beta x (n - 1)/n / tokens, eight ranks on one card each: 989.4e12 / (8 x 50e9) x 2047/2048 / 1024
+    assert float(table(view)["FSDP"][0]) == pytest.approx(989.4e12 / 400e9 * 2047 / 2048 / 1024, rel=5e-3)
+    assert table(view)["FSDP"][1] == "2,472"
+    assert "data, FSDP and context would be bound" in view.sentence
+
+
+def test_mix_on_nodes_is_flat_for_fsdp_up_to_the_node():
+    one, eight = (float(explorers.mixed_times("h100-ib400", "llama-3-70b", 4096, 2048, size)) for size in (1, 8))
+    layer = (70553706496 - 128256 * 8192 - 161 * 8192) / 80
+    tensor_part = 8 * 2 * 8192 * 2048 * 7 / 450e9 / (6 * layer * 2048 / 989.4e12)
+    assert eight - one == pytest.approx(tensor_part, rel=0.01)
+
+
+def test_degrees_that_divide():
+    assert explorers.legal_degrees("llama-3-70b", 1024) == [1, 2, 4, 8, 16, 32, 64]
+    assert explorers.legal_degrees("gpt3-175b", 64) == [1, 2, 4, 8, 16, 32]
+
+
+# ---------------------------------------------------------------- pictures
+def test_pictures_draw_what_they_are_given():
+    grid = cells([Panel("a panel", [[("#ffffff", "7"), ("#009e73", "8")]], ["row"], ["c0", "c1"])], "a finding")
+    texts = {text.get_text() for text in grid.axes[0].texts}
+    assert {"a finding", "a panel", "7", "8", "row", "c0", "c1"} <= texts
+    assert len([patch for patch in grid.axes[0].patches if patch.get_visible()]) == 2
+    drawn = lines({"one": Line([1, 10], [2, 20]), "two": Line([1, 10], [3, 30], marks=True)}, "a finding", "x (MB)",
+                  "y (s)", level=(5, "here"))  # fmt: skip
+    data = [list(line.get_ydata()) for line in drawn.axes[0].lines if len(line.get_xdata()) == 2 and line.get_visible()]
+    assert [2, 20] in data and [3, 30] in data and [5, 5] in data
+    assert drawn.axes[0].get_xlabel() == "x (MB)"
+
+
+def test_a_picture_keeps_its_ranges_while_it_can():
+    picture = Curves("x", "y")
+    for values in ([2.0, 20.0], [2.1, 19.0]):
+        picture.update(finding="f", curves={"one": Line([1.0, 10.0], values)})
+        before = picture._background
+        picture.png()
+    assert before is picture._background is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("bounds", {"tokens": 0}, "tokens must be 1 or more"),
+        ("bounds", {"stage_layers": 0}, "stage_layers must be 1 or more"),
+        ("mix", {"tokens": -1}, "tokens must be 1 or more"),
+        ("chunks", {"bandwidth": 0}, "bandwidth"),
+        ("collective", {"payload": -1}, "payload_bytes"),
+    ],
+)
+def test_a_wrong_number_is_a_sentence(name, values, said):
+    explorer = getattr(explorers, name)()
+    view, sentence = explorer.said({**explorer.start, **values})
+    assert view is None
+    assert said in sentence

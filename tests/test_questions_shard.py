@@ -1,0 +1,97 @@
+"""Step 3's questions by independent answers: threads, published figures, and numbers done by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from course.grading import judge
+from course.grading.answers import encode
+from course.legality import violations
+from course.predict.columns import from_layout
+from course.problem import Layout
+from course.questions.kinds import LayoutQuestion, Number
+from course.questions.registry import default
+
+QUESTIONS = default().steps()["shard"]
+with (Path(__file__).parent / "data" / "cases.csv").open(encoding="utf-8", newline="") as _file:
+    CASES = {row["id"]: row for row in csv.DictReader(_file)}
+
+
+def answer(name: str, **given: object) -> float:
+    question = default().get(f"shard.{name}")
+    assert isinstance(question, Number)
+    return question.answer({**question.numbers(), **given})
+
+
+def test_by_hand():
+    assert answer("4") == pytest.approx(8 * 8 * 31 / 32)
+    assert answer("6") == pytest.approx(8 * 6 * 7 * 63 / 64)
+    assert answer("9") == pytest.approx(8 * 2 * 8192 * 4096 * 7 / 8 * 80 * 16 / 1e9)
+    # 7 hops of a 16,384-token block, in three rounds, 32 layers
+    assert answer("12") == pytest.approx(32 * 3 * 7 * 16384 * 2 * 2 * 8 * 128 / 1e9)
+    assert answer("14") == 8
+    assert answer("15") == math.ceil(96e9 / (60 * 2**30 - 48e9))
+    assert answer("18") == pytest.approx(45.1 / 8 * 9)
+
+
+def test_published_cases_come_out():
+    replicas = json.loads(CASES["LAY-23"]["answer_json"])["batch_replicas"]
+    assert answer("2", devices=64, tensor=4, pipeline=2, shard=4) == replicas
+    assert answer("3", heads=16, shared=2) == json.loads(CASES["LAY-01"]["answer_json"])["max_tp"]
+    assert answer("8", shared=8, tensor=16) == 0.125  # vllm-project/vllm-ascend#11886
+    assert answer("1", billions=1.0, ranks=64) == json.loads(CASES["COM-15"]["answer_json"])["GB"]
+    given = json.loads(CASES["COM-25"]["input_json"])
+    sent = answer("13", tokens=given["tokens"], hidden=given["h"], copies=given["k"], expert=given["ep"])
+    assert sent == pytest.approx(json.loads(CASES["COM-25"]["answer_json"])["GB"], rel=1e-6)
+    copies = answer("14", tensor=1, context=1, data=2, expert=2)
+    assert copies == json.loads(CASES["LAY-17"]["answer_json"])["expert_dp"]
+    # the same for many parameters: 8 bytes each (pytorch/pytorch#106395)
+    assert answer("4", billions=1.0, ranks=10**9) == pytest.approx(8)
+
+
+LAYOUTS = [question for question in QUESTIONS if isinstance(question, LayoutQuestion)]
+
+
+@pytest.mark.parametrize("question", LAYOUTS, ids=lambda question: question.id)
+def test_a_layout_is_graded_by_the_model(question: LayoutQuestion):
+    run = question.run(question.numbers())
+
+    def mistake(**layout: object) -> str | None:
+        return judge.grade(question, encode(layout)).mistake
+
+    devices = run.cluster.devices
+    assert mistake(data=devices, tensor=2) == "illegal layout"
+    assert mistake(data=devices) == "does not fit"
+    assert mistake(tensor=8, pipeline=devices // 8, recompute="full", sharding="zero1") == "far from the best"
+    assert any(column.any() for column in violations(run, from_layout(Layout(data=devices, tensor=2), run)).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("shard.25", {"data": 8, "sharding": "zero2"}),
+        ("shard.25", {"data": 8, "sharding": "zero3"}),
+        ("shard.26", {"data": 32, "sharding": "zero3", "recompute": "full"}),
+        ("shard.26", {"data": 4, "tensor": 8, "sharding": "zero2"}),
+    ],
+)
+def test_more_than_one_layout_is_right(name: str, layout: dict[str, object]):
+    assert judge.grade(default().get(name), encode(layout)).status == "right"
+
+
+def test_the_step_asks_enough_and_stands_on_real_confusions():
+    assert len(QUESTIONS) >= 20
+    assert {question.kind for question in QUESTIONS} == {
+        "number", "expression", "function", "judgement", "layout", "bug hunt",
+    }  # fmt: skip
+    assert sum(question.kind == "bug hunt" for question in QUESTIONS) >= 3
+    cited = {q.id: re.findall(r"\b(?:LAY|COM|MEM|MFU)-\d\d\b", q.source) for q in QUESTIONS}
+    assert {case for found in cited.values() for case in found} <= CASES.keys()
+    real = [q for q in QUESTIONS if cited[q.id] or "#" in q.source or "et al." in q.source or "guide" in q.source]
+    assert len(real) >= 0.7 * len(QUESTIONS)
