@@ -50,8 +50,7 @@ def environment(scratch: Path) -> dict[str, str]:
         "COURSE_STATIC": "1",  # explorers as pictures: a stored notebook has no front end
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
-    inherited = {name: value for name, value in os.environ.items() if name != "COURSE_QUESTIONS"}
     matplotlib = find_spec("matplotlib")
     if matplotlib is not None and matplotlib.origin:
         fixed["MATPLOTLIBRC"] = str(Path(matplotlib.origin).parent / "mpl-data" / "matplotlibrc")
-    return {**inherited, **fixed}
+    return {**os.environ, **fixed}
