@@ -1,4 +1,4 @@
-"""Files written whole or not at all, so that a crash at any moment leaves the old one or the new one."""
+"""Files written whole or not at all, and a user's file read with one sentence for whatever is wrong with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["digest", "write_atomically"]
+from course.errors import UserError
+from course.fields import show
+
+__all__ = ["digest", "read_text", "write_atomically"]
 
 
 def digest(data: bytes) -> str:
@@ -52,3 +55,38 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def read_text(path: str | Path, what: str, wanted: str, not_text: str, error: type[UserError] = UserError) -> str:
+    """Read a user's file as text in UTF-8, a byte-order mark dropped.
+
+    Arguments: path names the file; what it should be ("run file"); wanted is the path to give in its place ("a TOML
+    file"); not_text says what to do where it is no text; error is the kind raised.
+    Raises `error` with one or two sentences, whatever is wrong with the file.
+
+    >>> read_text("no such file.toml", "run file", "a TOML file", "")
+    Traceback (most recent call last):
+        ...
+    course.errors.UserError: There is no file "no such file.toml". Check the path.
+    """
+    shown = show(str(path))
+    try:
+        file = Path(path)
+        if file.is_dir():
+            raise error(f"{shown} is a folder, not a {what}. Give the path of {wanted}.")
+        if file.exists() and not file.is_file():
+            raise error(f"{shown} is not a regular file. Give the path of {wanted}.")
+        data = file.read_bytes()
+    except FileNotFoundError:
+        raise error(f"There is no file {shown}. Check the path.") from None
+    except PermissionError:
+        raise error(f"{shown} may not be read. Change its permissions or copy it.") from None
+    except UserError:
+        raise
+    except (OSError, ValueError) as reason:
+        why = reason.strerror if isinstance(reason, OSError) else str(reason)
+        raise error(f"{shown} cannot be read: {why}. Check the path.") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise error(f"{shown} is not text{not_text}") from None

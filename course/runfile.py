@@ -27,6 +27,7 @@ from course.fields import (
     nearest,
     show,
 )
+from course.files import read_text
 from course.problem import Accelerator, Cluster, Fabric, Goal, Layout, Measured, Model, Run, Software, Training
 
 __all__ = ["load", "loads"]
@@ -48,28 +49,9 @@ def load(path: str | Path) -> Run:
         ...
     course.fields.RunFileError: "." is a folder, not a run file. Give the path of a TOML file.
     """
-    shown = show(str(path))
-    try:
-        file = Path(path)
-        if file.is_dir():
-            raise RunFileError(f"{shown} is a folder, not a run file. Give the path of a TOML file.")
-        if file.exists() and not file.is_file():
-            raise RunFileError(f"{shown} is not a regular file. Give the path of a TOML file.")
-        data = file.read_bytes()
-    except FileNotFoundError:
-        raise RunFileError(f"There is no file {shown}. Check the path.") from None
-    except PermissionError:
-        raise RunFileError(f"{shown} may not be read. Change its permissions or copy it.") from None
-    except RunFileError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise RunFileError(f"{shown} cannot be read: {reason}. Check the path.") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise RunFileError(f"{shown} is not text: a run file is TOML in UTF-8. Is it the right file?") from None
-    return loads(text, file.stem)
+    instead = ": a run file is TOML in UTF-8. Is it the right file?"
+    text = read_text(path, "run file", "a TOML file", instead, RunFileError)
+    return loads(text, Path(path).stem)
 
 
 def loads(text: str, name: str = "run file") -> Run:

@@ -15,6 +15,7 @@ from pathlib import Path
 from course.compare import lab
 from course.errors import UserError
 from course.fields import nearest, show
+from course.files import read_text
 from course.records.columns import OPTIONAL, RUN_COLUMNS, Row, cell
 
 __all__ = ["Table", "loads", "read"]
@@ -44,26 +45,9 @@ def read(path: str | Path) -> Table:
         ...
     course.errors.UserError: There is no file "no such file.csv". Check the path.
     """
-    shown = show(str(path))
-    try:
-        file = Path(path)
-        if file.is_dir():
-            raise UserError(f"{shown} is a folder, not a file of runs. Give the path of a CSV or of a lab report.")
-        data = file.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"There is no file {shown}. Check the path.") from None
-    except PermissionError:
-        raise UserError(f"{shown} may not be read. Change its permissions or copy it.") from None
-    except UserError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UserError(f"{shown} cannot be read: {reason}. Check the path.") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{shown} is not text in UTF-8. Save it as a CSV in UTF-8, or give a lab report.") from None
-    return loads(text, file.name)
+    instead = " in UTF-8. Save it as a CSV in UTF-8, or give a lab report."
+    text = read_text(path, "file of runs", "a CSV or of a lab report", instead)
+    return loads(text, Path(path).name)
 
 
 def loads(text: str, name: str = "runs") -> Table:
