@@ -247,7 +247,7 @@ def test_a_missing_argument_is_named_with_its_meaning_and_unit(formula):
         _one_sentence(raised.value, formula, entry, "needs")
 
 
-NO_NUMBERS = ("12", True, False, None, 1j, [1, "a"], {}, object(), np.True_, np.array([True]), ["1", "2"], b"1")
+NO_NUMBERS = ("12", True, False, None, 1j, [1, "a"], {}, ..., np.True_, np.array([True]), ["1", "2"], b"1")
 NOT_FINITE = (float("nan"), float("inf"), float("-inf"), np.array([1.0, np.nan]), sp.nan, sp.oo, sp.zoo, sp.I)
 
 
