@@ -9,6 +9,10 @@ from typing import Any
 from course.commands._output import check_target, csv_text, json_text, write
 from course.errors import UserError
 
+TO_FILL = (
+    "fill step_time_s (seconds a step) or tokens_per_s_per_device of each run, peak_mem_gib where it is known, and "
+    "start notes with FAILED where it did not run"
+)
 MOST_GROUPS, MOST_DUPLICATES = 40, 12
 
 
@@ -25,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the scores and write the rows; 0 whatever the scores are."""
     from course import records
-    from course.compare import compare, read
+    from course.commands._text import paragraph
+    from course.compare import compare, read, unmeasured
     from course.compare.rows import ADDED
 
     source = records.path() if arguments.runs is None else arguments.runs
@@ -34,9 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
     if target is not None and target.exists() and target.samefile(source):
         raise UserError(f"{arguments.output} is the file of runs itself. Choose another file for --output.")
     found = compare(table.rows)
+    blank = unmeasured(found.rows)
+    if blank and blank == len(found.rows):
+        raise UserError(f"{table.name[:80]} has no measurement yet: {TO_FILL}.")
     said = None
     if target is not None:
         said = write(target, csv_text(found.table(), [*table.columns, *ADDED]).encode())
+    if blank and not arguments.json:
+        print(paragraph(f"{blank} of {len(found.rows)} rows have no measurement and are not scored: {TO_FILL}.") + "\n")
     print(json_text(found.document) if arguments.json else _text(found.document, table.name))
     if said is not None and not arguments.json:
         print(said)

@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--csv", metavar="FILE", help="write the layouts as CSV, the keys of --json joined by dots")
     parser.add_argument("--plot", metavar="FILE", help="draw step time against memory: .png, .svg or .pdf")
+    engines = "torchtitan, megatron, or sbatch: a Slurm job for the engine of the run's software recipe"
+    parser.add_argument("--export", metavar="ENGINE", help=f"write launch settings of the proposed layouts: {engines}")
+    parser.add_argument("--output", metavar="DIR", help="the folder that --export writes to, made if missing")
 
 
 def _count(text: str) -> int:
@@ -34,8 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the sweep and write the files asked for; 1 when nothing is legal and fits."""
     from course.commands import _text
     from course.commands.show import RULES
+    from course.export import export, request
     from course.sweep import sweep
 
+    wanted = request(arguments.export, arguments.output)
     table = check_target(arguments.csv) if arguments.csv is not None else None
     picture = check_target(arguments.plot, PLOTS) if arguments.plot is not None else None
     with question(arguments) as asked:
@@ -49,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
             drawn = io.BytesIO()
             time_against_memory(document).savefig(drawn, format=picture.suffix[1:].casefold())
             written.append(write(picture, drawn.getvalue()))
+        if wanted is not None:
+            written += export(asked, document, wanted)
         if arguments.json:
             print(json_text(document))
         else:

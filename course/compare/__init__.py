@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from course.compare.mapping import Skipped, run_of
-from course.compare.predictions import Compared, predicted
+from course.compare.predictions import Compared, predicted, unmeasured
 from course.compare.rows import Table, read
 from course.compare.scores import document
 from course.records.columns import Row
 
-__all__ = ["Compared", "Comparison", "Skipped", "Table", "compare", "read", "run_of"]
+__all__ = ["Compared", "Comparison", "Skipped", "Table", "compare", "read", "run_of", "unmeasured"]
 
 
 @dataclass(frozen=True)

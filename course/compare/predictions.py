@@ -20,9 +20,11 @@ from course.predict.columns import CODES, DEGREES, derived
 from course.problem import Layout, Model, Run
 from course.records.columns import Row
 
-__all__ = ["Compared", "predicted", "source_of"]
+__all__ = ["Compared", "predicted", "source_of", "unmeasured"]
 
 GIB = 2.0**30
+PRINTED = ("peak_mem_gib", "mfu_reported", "hfu_reported", "tflops_per_device")
+"""What a row may have measured besides a time or a rate."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,20 @@ def predicted(rows: Iterable[Row]) -> list[Compared]:
         for place, one in zip(places, compared, strict=True):
             found[place] = one
     return [one for one in found if one is not None]
+
+
+def unmeasured(compared: Iterable[Compared]) -> int:
+    """How many rows could be asked about and hold nothing measured: no time, no rate, no memory, no failure.
+
+    >>> row = {"id": "own-1", "model": "mpt-7b", "accelerator": "A100-80GB", "n_devices": 8, "dp": 8, "seq_len": 2048,
+    ...        "global_batch_seqs": 64, "sharding": "zero3"}
+    >>> unmeasured(predicted([row])), unmeasured(predicted([{**row, "step_time_s": 4.0}]))
+    (1, 0)
+    """
+    return sum(
+        one.run is not None and not one.failed and one.time_s is None and not any(one.row.get(cell) for cell in PRINTED)
+        for one in compared
+    )
 
 
 def _columns(layouts: Sequence[Layout], run: Run) -> dict[str, np.ndarray]:
