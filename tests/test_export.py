@@ -227,3 +227,26 @@ def test_stage_layers_are_not_in_the_table_and_that_is_said():
     assert any(
         "stage_layers" in said for said in files(question("llama-3-8b-8-h100"), document(layout), "megatron")[1].said
     )
+
+
+def test_megatron_splits_experts_by_its_own_options():
+    run = question("llama-3-8b-8-h100")
+    model = dataclasses.replace(
+        run.model,
+        experts=16,
+        experts_per_token=4,
+        shared_experts=2,
+        expert_ffn=1024,
+        dense_layers=3,
+        name="own mixture",
+    )
+    layout = Layout(data=4, tensor=2, expert=8, expert_tensor=1, sharding="zero1")
+    found, _ = files(dataclasses.replace(run, model=model), document(layout), "megatron")
+    options = megatron_arguments(found["layout_1.args"])
+    assert (options.expert_model_parallel_size, options.expert_tensor_parallel_size) == (8, 1)
+    assert (options.num_experts, options.moe_router_topk, options.moe_ffn_hidden_size) == (16, 4, 1024)
+    assert options.moe_shared_expert_intermediate_size == 2048
+    assert options.moe_layer_freq == "[0]*3+[1]*29"
+    assert rows(found["results.csv"])[0]["ep"] == 8
+    with pytest.raises(UserError, match="which has experts"):
+        files(dataclasses.replace(run, model=model), document(layout), "torchtitan")

@@ -68,6 +68,8 @@ def _said(run: Run, settings: Settings, cells: dict[str, Any]) -> tuple[str, ...
         )
     if any(one.layout.stage_layers is not None for one in settings.ported):
         said.append("results.csv has no column for stage_layers: compare spreads the layers by the program's rule.")
+    if any(one.layout.expert_tensor > 1 for one in settings.ported):
+        said.append("results.csv has no column for expert_tensor: compare takes each expert as whole on one device.")
     back = run_of(typed({name: str(cells.get(name, "")) for name in COLUMNS}))
     if isinstance(back, Skipped):
         return (*said, f"compare cannot predict these runs yet: {back.reason}.")

@@ -51,7 +51,8 @@ def settings(run: Run, asked: Sequence[Asked]) -> Settings:
         ported=ported,
         launch=f'-m torchtitan.train --module {MODULE} --config "$name"',
         needs="HF_ASSETS_PATH (the folder of a tokenizer with at most as many tokens as the vocabulary), and, unless "
-        "the nodes reach the hub, DATASET_PATH (a local copy of c4)",
+        "the nodes reach the hub, DATASET_PATH (a local copy of c4); with a PyTorch before the nightly builds that "
+        "torchtitan asks for, SPMD_BACKEND=partial_dtensor",
         said=(*_said(run), *same),
     )
 
