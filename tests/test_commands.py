@@ -251,6 +251,7 @@ def test_errors_are_one_sentence_on_stderr(tmp_path: Path, capsys: pytest.Captur
         (["sweep", file, "--csv", f"{folder}/none/a.csv"], "has no folder"),
         (["sweep", file, "--plot", f"{folder}/a.txt"], "must end in .png or .svg or .pdf"),
         (["sweep", file, "--plot", "a\0b.png"], "cannot be written"),
+        (["sweep", file, "--export", "megatron"], "add --output DIR"),
         (["show", "models", "llama-3-9b"], 'the nearest name is "llama-3-8b"'),
         (["show", "accelerators", "h10"], 'the nearest name is "h100-sxm"'),
         (["show", "rejections", "head"], "the nearest name is heads"),
@@ -264,7 +265,7 @@ def test_errors_are_one_sentence_on_stderr(tmp_path: Path, capsys: pytest.Captur
         assert sentence in shown.err
         assert shown.err.count("\n") == 1
     for words in (["sweep", file, "--top", "0"], ["sweep", file, "--top", "x"], ["show", "modles"], ["predict"],
-                  ["sweep", file, "--export", "megatron"], ["predict", file, "--fix", "tensor"]):  # fmt: skip
+                  ["predict", file, "--fix", "tensor"]):  # fmt: skip
         with pytest.raises(SystemExit) as stopped:
             main(words)
         assert stopped.value.code == 2
