@@ -250,3 +250,12 @@ def test_a_job_is_for_the_engine_of_the_software_recipe():
     fsdp = dataclasses.replace(run, software=dataclasses.replace(run.software, recipe="torch-fsdp"))
     assert (engine_of("sbatch", run), engine_of("sbatch", fsdp)) == ("megatron", "torchtitan")
     assert "-m torchtitan.train" in files(fsdp, document(Layout(data=8)), "sbatch")[0]["run.sh"]
+
+
+def test_what_is_said_stays_within_a_hundred_columns(tmp_path):
+    for kind in ("torchtitan", "megatron"):
+        wanted = request(kind, str(tmp_path))
+        assert wanted is not None
+        said = export(question("llama-3-8b-8-h100"), document(*SEVERAL["llama-3-8b-8-h100"]), wanted)
+        lines = "\n".join(said).replace(str(tmp_path), "out").splitlines()
+        assert max(map(len, lines)) <= 100

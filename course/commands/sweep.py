@@ -37,10 +37,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the sweep and write the files asked for; 1 when nothing is legal and fits."""
     from course.commands import _text
     from course.commands.show import RULES
-    from course.export import export, request
     from course.sweep import sweep
 
-    wanted = request(arguments.export, arguments.output)
+    wanted = None
+    if arguments.export is not None or arguments.output is not None:
+        from course.export import export, request
+
+        wanted = request(arguments.export, arguments.output)
     table = check_target(arguments.csv) if arguments.csv is not None else None
     picture = check_target(arguments.plot, PLOTS) if arguments.plot is not None else None
     with question(arguments) as asked:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from course.errors import UserError
@@ -26,6 +27,7 @@ ENGINES = ("torchtitan", "megatron", "sbatch")
 
 _WRITERS = {"torchtitan": torchtitan.settings, "megatron": megatron.settings}
 GPU_VENDORS = ("NVIDIA", "AMD")
+WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -104,4 +106,9 @@ def export(run: Run, document: Mapping[str, Any], wanted: Request) -> list[str]:
         return ["Nothing to export: no legal layout fits, so no settings were written."]
     found, settings = files(run, document, wanted.kind)
     written = lay(wanted.folder, {name: text.encode() for name, text in found.items()})
-    return [written, *settings.sentences(), scripts.next_steps(wanted.kind, wanted.folder, settings)]
+    said = [_wrapped(line) for line in (written, *settings.sentences())]
+    return [*said, scripts.next_steps(wanted.kind, wanted.folder, settings)]
+
+
+def _wrapped(line: str) -> str:
+    return fill(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

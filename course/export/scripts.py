@@ -117,7 +117,8 @@ def next_steps(kind: str, folder: Path, settings: Settings) -> str:
     return "\n".join(
         [
             "Next:",
-            f"  on the cluster, in a copy of {shown}: set {settings.needs};",
+            f"  on the cluster, in a copy of {shown}:",
+            *(f"    {line}" for line in wrap(f"set {settings.needs};", 96, break_on_hyphens=False)),
             f"    {start}{more}",
             "  back here, with logs/ copied into that folder:",
             f"    python -m course.export.logs {shown}",
