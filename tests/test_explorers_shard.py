@@ -9,7 +9,7 @@ from course.explorers.base import View
 from course.pictures import shard as pictures
 from course.pictures.live import png
 
-EVERY = ("ladder", "sequence", "experts", "axes")
+EVERY = ("ladder", "sequence", "experts", "axes", "latents", "legal")
 GIB = 2**30
 
 
@@ -97,7 +97,37 @@ def test_axes_of_a_layout():
     rows = table(view)
     assert number(rows["tensor 8"][-1]) == pytest.approx(8 * 80 * 8 * 2 * 8192 * 8192 * 7 / 8 / 1e9, rel=1e-3)
     assert "most by tensor" in view.sentence
+    again = table(explorers.axes().view(model="llama-3-70b", tensor=8, sharding="zero1", gathers_again=True))
+    assert number(again["tensor 8"][-1]) == pytest.approx(number(rows["tensor 8"][-1]) * 10 / 8, rel=1e-3)
+    latent = explorers.axes().view(model="deepseek-v3", context=8, data=8)
+    assert table(latent)["context 8"][1] == "latents round a ring"
     assert "nobody to send to" in explorers.axes().view(data=1).sentence
+
+
+def test_latents_beside_heads():
+    rows = table(explorers.latents().view())
+    assert [cells[0] for cells in rows.values()] == ["40,960", "576", "2,048"]
+    assert number(rows["latent"][1]) == pytest.approx(576 * 2 * 131072 * 15 / 16 / 1e6, abs=0.06)
+    cut = explorers.latents().view(tensor=8)
+    assert table(cut)["latent"] == rows["latent"]
+    assert "fewest bytes are those of the latent" in explorers.latents().view().sentence
+    assert "fewest bytes are those of the plain heads" in cut.sentence
+    # one head a rank is the least there is, however many tensor ranks
+    assert table(explorers.latents().view(tensor=16))["plain heads"][0] == "256"
+    assert "nobody" in explorers.latents().view(context=1).sentence
+
+
+def test_who_divides_what():
+    start = explorers.legal().view()
+    assert start.sentence.endswith("breaks a rule: layers.")
+    rows = table(start)
+    assert rows["layers"] == ("80", "3", "2")
+    assert rows["sequences"] == ("512", "16", "0")
+    assert "is legal" in explorers.legal().view(devices=256, pipeline=1).sentence
+    assert "is legal" in explorers.legal().view(model="llama-3.1-405b").sentence
+    assert "tokens" in explorers.legal().view(context=3, pipeline=1).sentence
+    assert "batch" in explorers.legal().view(pipeline=1).sentence
+    assert "kv_heads" in explorers.legal().view(tensor=16, pipeline=1, devices=256).sentence
 
 
 def test_pictures_show_what_they_are_given():

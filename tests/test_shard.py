@@ -73,6 +73,27 @@ def test_the_axes_of_a_mixture_by_hand():
     assert rows["tensor"].bytes_per_step == pytest.approx(4 * 32 * 5 * 2 * 4096 * 8192 / 2)
 
 
+def test_inputs_gathered_again_are_two_units_more_where_there_are_shares_of_them():
+    batch = {"sequence_length": 8192, "micro_batches": 3}
+
+    def times(layout, **given):
+        return by_axis("llama-3-8b", layout, **batch, **given)["tensor"].times
+
+    assert (times(Layout(tensor=8)), times(Layout(tensor=8), gathers_again=True)) == (8 * 32 * 3, 10 * 32 * 3)
+    whole = Layout(tensor=8, sequence_parallel=False)
+    assert times(whole, gathers_again=True) == 8 * 32 * 3
+    # whole experts leave attention alone to the tensor ranks: 5 units of 10
+    mixture = by_axis("mixtral-8x7b", Layout(tensor=2, data=8, expert=8), **batch, gathers_again=True)
+    assert mixture["tensor"].times == 5 * 32 * 3
+
+
+def test_latents_go_round_where_the_model_has_them():
+    layout = Layout(tensor=2, context=4, data=8, expert=8)
+    row = by_axis("deepseek-v3", layout, sequence_length=8192, micro_batches=3)["context"]
+    assert row.collective == "latents round a ring"
+    assert row.bytes_per_step == pytest.approx(3 * 61 * 3 * (512 + 64) * 2 * 8192 * 3 / 4)
+
+
 def test_a_single_device_sends_nothing():
     assert by_axis("llama-3-8b", Layout(), sequence_length=8192, micro_batches=4) == {}
     assert by_axis("mixtral-8x7b", Layout(), sequence_length=8192, micro_batches=4) == {}

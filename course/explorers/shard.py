@@ -1,4 +1,4 @@
-"""The explorers of step 3: `ladder`, `sequence`, `experts` and `axes`.
+"""The explorers of step 3: `ladder`, `sequence`, `experts`, `axes`, `latents` and `legal`.
 
 Each has a `…_view` function, values in, sentence, table and picture data out; the widgets around it are the frame's.
 """
@@ -15,13 +15,17 @@ from course.constrain import activation_memory
 from course.errors import UserError
 from course.explorers.base import GIB, Choice, Explorer, Flag, Number, View
 from course.explorers.parts import parts
+from course.explorers.shard_more import latents, latents_view, legal, legal_view
 from course.pictures import shard as pictures
 from course.pictures.estimate import short
 from course.pictures.live import Section, Stacks
 from course.predict.constants import MARGIN_BYTES, MARGIN_SHARE
 from course.problem import Layout, Model, NotYet
 
-__all__ = ["axes", "axes_view", "experts", "experts_view", "ladder", "ladder_view", "sequence", "sequence_view"]
+__all__ = [
+    "axes", "axes_view", "experts", "experts_view", "ladder", "ladder_view", "latents", "latents_view", "legal",
+    "legal_view", "sequence", "sequence_view",
+]  # fmt: skip
 
 WIDTH = 5.8
 POWERS = {f"{2**power:,}": 2**power for power in range(11)}
@@ -31,7 +35,7 @@ SEQUENCE = (("attention", ("heads", "kv_heads")), ("MLP", ("ffn",)), ("norms, re
 
 @cache
 def _models(kind: str = "any") -> dict[str, str]:
-    """The models of the catalog that can be counted: any, those with plain heads, the dense ones, or mixtures."""
+    """The models of the catalog that can be counted: any, the dense ones, or mixtures."""
     offered = {}
     for name in catalog.names("models"):
         model = catalog.model(name)
@@ -39,9 +43,7 @@ def _models(kind: str = "any") -> dict[str, str]:
             first.count(model)
         except NotYet:
             continue
-        if kind == "heads" and model.kv_lora:  # keys and values that share a latent are passed on as that
-            continue
-        if kind in ("any", "heads") or model.is_dense == (kind == "dense"):
+        if kind == "any" or model.is_dense == (kind == "dense"):
             offered[name] = name
     return offered
 
@@ -281,7 +283,7 @@ def experts(*, ask: str | None = None, **values: Any) -> Explorer:
 # ---------------------------------------------------------------- all axes
 def axes_view(
     model: str, sequence_length: int, micro_batches: int, data: int, tensor: int, context: int, pipeline: int,
-    expert: int, sharding: str, reduced_gradient_bytes: int,
+    expert: int, sharding: str, reduced_gradient_bytes: int, gathers_again: bool = False,
 ) -> View:  # fmt: skip
     """Every axis of a layout: what it splits, its collective, how often a step, the bytes a device sends.
 
@@ -292,6 +294,7 @@ def axes_view(
         data, tensor, context, pipeline, expert: degrees; experts fold into the others.
         sharding: rung of the ladder.
         reduced_gradient_bytes: bytes of a gradient on the wire.
+        gathers_again: whether tensor ranks keep shares of the matmuls' inputs and gather them again (10 units, not 8).
     """
     shaped = catalog.model(model)
     _legal(shaped, data * tensor * context, tensor, pipeline, expert)
@@ -300,7 +303,7 @@ def axes_view(
     )  # fmt: skip
     rows = step.axis_costs(
         shaped, layout, sequence_length=sequence_length, micro_batches=micro_batches,
-        reduced_gradient_bytes=reduced_gradient_bytes,
+        reduced_gradient_bytes=reduced_gradient_bytes, gathers_again=gathers_again,
     )  # fmt: skip
     sent = {row.axis: row.bytes_per_step for row in rows}
     most = max(sent, key=lambda axis: sent[axis]) if sent else ""
@@ -335,7 +338,7 @@ def axes(*, ask: str | None = None, **values: Any) -> Explorer:
     """All axes of a layout, in bytes; `ask` is guessed first, `values` are those Reset comes back to."""
     few = dict(list(POWERS.items())[:7])
     controls = (
-        Choice("model", "model", "llama-3-8b", _models("heads")),
+        Choice("model", "model", "llama-3-8b", _models()),
         Number("sequence_length", "sequence (tokens)", 8192, 1024, 2**20, whole=True, logarithmic=True),
         Choice("micro_batches", "micro-batches a step", 8, POWERS),
         Choice("data", "data", 8, POWERS),
@@ -345,6 +348,7 @@ def axes(*, ask: str | None = None, **values: Any) -> Explorer:
         Choice("expert", "expert", 1, few),
         Choice("sharding", "rung", "zero2", {label: rung for rung, label in RUNGS.items()}),
         Choice("reduced_gradient_bytes", "gradient on the wire", 4, {"2 bytes": 2, "4 bytes": 4}),
+        Flag("gathers_again", "inputs gathered again (10 units)", False),
     )
     return Explorer(
         controls, axes_view, lambda: Stacks(pictures.AXIS_COLOURS, WIDTH, 2.4, labels=1.1), ask=ask, values=values

@@ -17,7 +17,8 @@ from course.pictures.estimate import short
 from course.pictures.live import Section, Stacks
 
 __all__ = [
-    "AXIS_COLOURS", "LADDER_COLOURS", "SEQUENCE_COLOURS", "axis_traffic", "fold", "ladder", "layer_cuts", "sequence",
+    "AXIS_COLOURS", "DIVISION_COLOURS", "LADDER_COLOURS", "LATENT_COLOURS", "SEQUENCE_COLOURS", "axis_traffic", "fold",
+    "ladder", "layer_cuts", "sequence",
 ]  # fmt: skip
 
 LADDER_COLOURS = {
@@ -26,6 +27,11 @@ LADDER_COLOURS = {
 SEQUENCE_COLOURS = {"norms, residuals, inputs": ORANGE, "attention": BLUE, "MLP": GREEN}
 AXIS_COLOURS = {
     "data": VERMILION, "expert data": ORANGE, "tensor": BLUE, "context": SKY, "pipeline": GREEN, "expert": PURPLE,
+}  # fmt: skip
+LATENT_COLOURS = {"wide keys and values": VERMILION, "latent": BLUE, "plain heads": GREEN}
+DIVISION_COLOURS = {
+    "devices": VERMILION, "sequences": ORANGE, "layers": GREEN, "query heads": BLUE, "key/value heads": SKY,
+    "MLP width": PURPLE, "tokens": GREY,
 }  # fmt: skip
 DEVICES = (BLUE, ORANGE, GREEN, VERMILION)
 ZONES = ("norms, residuals", "attention", "MLP")

@@ -121,6 +121,9 @@ MISTAKES: dict[str, str] = {
     "query heads alone": "The query heads divide; the key/value heads must as well.",
     "replicas for shards": "Sharding ranks were left out of the replicas; each takes its own part of the batch.",
     "query heads for keys": "Keys and values were counted with the query heads, of which there are more.",
+    "latent cut by heads": "A latent belongs to no head: tensor ranks divide heads, and each passes all of the latent.",
+    "heads for latent": "Keys and values of all heads were counted; the latent they are made from is what travels.",
+    "another global batch": "The plans were compared with different global batches; one of them does less work a step.",
     "sequence left whole": "Sequence parallelism ends at attention, where each device sees all tokens for its heads.",
     "whole block for piece": "A device's share was taken for that of the whole group, or the other way round.",
     # layouts

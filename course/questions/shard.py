@@ -1,8 +1,8 @@
-"""Step 3, shard: what is asked about the ladder, the axes, legal layouts, and programs on ranks, from easy to hard."""
+"""Step 3, shard: what is asked about the ladder, axes, latents, legal layouts, programs on ranks, from easy to hard."""
 
 from __future__ import annotations
 
-from course.questions import shard_axes, shard_hunts, shard_ladder, shard_legal, shard_programs
+from course.questions import shard_axes, shard_hunts, shard_ladder, shard_latent, shard_legal, shard_programs
 from course.questions.kinds import Question
 
 __all__ = ["QUESTIONS"]
@@ -10,6 +10,7 @@ __all__ = ["QUESTIONS"]
 _ALL = (
     *shard_ladder.QUESTIONS,
     *shard_axes.QUESTIONS,
+    *shard_latent.QUESTIONS,
     *shard_legal.QUESTIONS,
     *shard_hunts.QUESTIONS,
     *shard_programs.QUESTIONS,

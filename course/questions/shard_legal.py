@@ -209,4 +209,26 @@ _four_nodes = LayoutQuestion(
     source="LambdaLabsML/distributed-training-guide#37; ray-project/ray#60158: when FSDP alone is enough",
 )
 
-QUESTIONS: tuple[Question, ...] = (_replicas, _largest, _replicated, _rounds, _one_node, _four_nodes)
+_odd_count = LayoutQuestion(
+    id="shard.30",
+    title="A count with a factor of three",
+    prompt=(
+        "Lay out `{model}` (126 layers, 128 query and 8 key/value heads) on {devices} H100, 8 a node: sequences of "
+        "8,192 tokens, {batch} a step, state bf16-18. {devices} is 3 x 128, and {batch} is no multiple of 3. It must "
+        "be legal, fit, and be within 15 % of the best step time."
+    ),
+    given={"model": "llama-3.1-405b", "batch": 512, "devices": 384},
+    run=_asked,
+    within=0.15,
+    hints=(
+        "Which numbers of the model, of the batch or of the devices of a node divide by 3?",
+        "Of all of them only the layers: 126 = 3 x 42. So which axis takes the 3? Give the rest to heads and replicas.",
+        "3 stages, 4 or 8 tensor ranks, the other devices replicas; a rung that shards gradients; every layer "
+        "recomputed.",
+    ),
+    difficulty=3,
+    minutes=12,
+    source="LAY-13, karpathy/nanoGPT#354: a count that does not divide; LAY-15: data parallelism is what is left over",
+)
+
+QUESTIONS: tuple[Question, ...] = (_replicas, _largest, _replicated, _rounds, _one_node, _four_nodes, _odd_count)

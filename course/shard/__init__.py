@@ -36,11 +36,13 @@ from course.shard.ladder import (
     zero2_traffic,
     zero3_traffic,
 )
+from course.shard.latent import expanded_context_bytes, latent_context_bytes, latent_tensor_unit_bytes
 
 __all__ = [
     "EXPERT_TRANSFERS", "FORWARD_UNITS", "LADDER", "STAGE_FLAGS", "AxisCost", "all_gather_bytes", "all_reduce_bytes",
     "all_to_all_bytes", "axis_costs", "context_unit_bytes", "context_units", "data_parallel_traffic",
-    "expert_data_ranks", "expert_state_per_device", "expert_transfer_bytes",
-    "head_exchange_bytes", "pipeline_send_bytes", "reduce_scatter_bytes", "smallest_groups", "state_per_device",
+    "expanded_context_bytes", "expert_data_ranks", "expert_state_per_device", "expert_transfer_bytes",
+    "head_exchange_bytes", "latent_context_bytes", "latent_tensor_unit_bytes", "pipeline_send_bytes",
+    "reduce_scatter_bytes", "smallest_groups", "state_per_device",
     "tensor_all_reduce_bytes", "tensor_unit_bytes", "tensor_units", "zero1_traffic", "zero2_traffic", "zero3_traffic",
 ]  # fmt: skip

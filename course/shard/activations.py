@@ -36,7 +36,8 @@ tensor_unit_bytes = Formula(
     b_a * h * B * T / TOKEN / DEVICE * (T_p - 1) / T_p,
     "byte/device",
     "one tensor-parallel unit: an all-gather or a reduce-scatter of a micro-batch's activations",
-    assumptions=("one micro-batch and one layer: 4 units forward, 4 backward, 4 more under full recomputation",),
+    assumptions=("one micro-batch and one layer: 4 units forward, 4 backward, 2 more where inputs are gathered again, "
+                 "4 more under full recomputation",),
     derivation=(
         Step("all-gather of B T hidden vectors over the tensor ranks",
              all_gather_bytes.expression.subs([(X, b_a * h * B * T / TOKEN / DEVICE), (n, T_p)])),

@@ -19,6 +19,7 @@ from course.shard.activations import context_unit_bytes, context_units, pipeline
 from course.shard.activations import tensor_units as units_of_tensor
 from course.shard.experts import EXPERT_TRANSFERS, expert_data_ranks, expert_transfer_bytes
 from course.shard.ladder import LADDER, STAGE_FLAGS, state_per_device
+from course.shard.latent import latent_context_bytes
 
 __all__ = ["AxisCost", "axis_costs", "smallest_groups"]
 
@@ -70,12 +71,13 @@ class AxisCost:
 
 def axis_costs(
     model: Model, layout: Layout, *, sequence_length: int, micro_batches: int, weight_bytes: float = 2,
-    reduced_gradient_bytes: float = 2,
+    reduced_gradient_bytes: float = 2, gathers_again: bool = False,
 ) -> tuple[AxisCost, ...]:  # fmt: skip
     """What every axis of a layout above 1 sends, for a device of a middle stage, nothing recomputed, bf16 activations.
 
     Stages hold equally many layers, vocabulary tables are spread over them as if they were layers; context ranks pass
-    keys and values in a ring and again in backward. Experts fold into tensor, context and data ranks.
+    keys and values in a ring and again in backward, or the latents where the model has them. Experts fold into tensor,
+    context and data ranks. Tensor ranks gather hidden vectors, before latent attention too.
 
     Args:
         model: its shape.
@@ -83,12 +85,21 @@ def axis_costs(
         sequence_length: tokens of a sequence.
         micro_batches: micro-batches of a step on each replica.
         weight_bytes, reduced_gradient_bytes: bytes of a weight, and of a gradient on the wire.
+        gathers_again: whether tensor ranks keep shares of the matmuls' inputs and gather them again in backward: 10
+            tensor units a layer in place of 8.
+
+    >>> from course import catalog
+    >>> eight, ten = (axis_costs(catalog.model("llama-3-8b"), Layout(tensor=8), sequence_length=8192, micro_batches=1,
+    ...                          gathers_again=again)[0] for again in (False, True))
+    >>> eight.times / 32, ten.times / 32
+    (8.0, 10.0)
     """
     widths = shape(model)
     sharded = float(bool(layout.sequence_parallel))
     batch = {
-        **widths, "activation_bytes": 2, "micro_batch": layout.micro_batch, "tensor": layout.tensor,
-        "context": layout.context, "expert": layout.expert, "sequence_sharded": sharded,
+        **widths, "kv_lora": model.kv_lora, "rope_head_size": model.rope_head_size, "activation_bytes": 2,
+        "micro_batch": layout.micro_batch, "tensor": layout.tensor, "context": layout.context,
+        "expert": layout.expert, "sequence_sharded": sharded,
     }  # fmt: skip
     own = {**batch, "sequence_length": sequence_length / layout.context}
     whole = {**batch, "sequence_length": sequence_length}
@@ -109,13 +120,16 @@ def axis_costs(
         "stage_parameters": _routed(model) / layout.pipeline, "ranks": copies,
         "tensor": layout.expert * layout.expert_tensor,
     }  # fmt: skip
+    # only with sequence parallelism are there shares of inputs to gather again
+    units = sum(units_of_tensor(0, sharded * gathers_again))
+    ring, passed = (latent_context_bytes, "latents") if model.kv_lora else (context_unit_bytes, "keys and values")
     rows = (
         AxisCost("data", layout.data * layout.context, splits, moves, 1, ladder(**pick(ladder, state))),
         AxisCost("expert data", int(copies) if model.experts else 1, splits, moves, 1, ladder(**pick(ladder, experts))),
         AxisCost("tensor", layout.tensor, "matrices of a layer", "all-gathers and reduce-scatters of activations",
-                 sum(units_of_tensor(0, 0)) * blocks, tensor_unit_bytes(**pick(tensor_unit_bytes, own))),
-        AxisCost("context", layout.context, "sequence, in attention too", "keys and values round a ring",
-                 sum(context_units()) * passes, context_unit_bytes(**pick(context_unit_bytes, whole))),
+                 units * blocks, tensor_unit_bytes(**pick(tensor_unit_bytes, own))),
+        AxisCost("context", layout.context, "sequence, in attention too", f"{passed} round a ring",
+                 sum(context_units()) * passes, ring(**pick(ring, whole))),
         AxisCost("pipeline", layout.pipeline, "layers", "activations to the next stage",
                  2 * micro_batches * layout.interleave, pipeline_send_bytes(**pick(pipeline_send_bytes, own))),
         AxisCost("expert", layout.expert, "experts", "all-to-all of tokens",

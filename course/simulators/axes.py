@@ -14,8 +14,8 @@ from course.simulators.ranks import Ranks
 from course.simulators.ring import Array
 
 __all__ = [
-    "Trial", "expert_groups", "expert_reduction", "head_exchange", "mixture", "pipeline", "ring_attention",
-    "tensor_mlp", "whole_keys_attention",
+    "Trial", "attention", "attention_backward", "expert_groups", "expert_reduction", "head_exchange", "mixture",
+    "pipeline", "ring_attention", "tensor_mlp", "whole_keys_attention",
 ]  # fmt: skip
 
 
@@ -33,11 +33,16 @@ class Trial:
 
 
 # ---------------------------------------------------------------- tensor and sequence parallelism
-def tensor_mlp(ranks: int, tokens: int, hidden: int, ffn: int, *, sequence_parallel: bool, seed: int = 0) -> Trial:
+def tensor_mlp(
+    ranks: int, tokens: int, hidden: int, ffn: int, *, sequence_parallel: bool, gathers_again: bool = False,
+    seed: int = 0,
+) -> Trial:  # fmt: skip
     """One MLP, forward and backward: each rank has a share of the columns of the first matrix and rows of the second.
 
     With `sequence_parallel` a rank holds a share of the tokens around the block: gathered before it, its outputs
-    reduce-scattered behind it; without it every rank holds all tokens and outputs are all-reduced.
+    reduce-scattered behind it; without it every rank holds all tokens and outputs are all-reduced. With
+    `gathers_again` a rank keeps its share of the block's input alone, and gathers it once more for the gradient of
+    the weights.
 
     >>> tensor_mlp(2, 4, 3, 2, sequence_parallel=True).sent == tensor_mlp(2, 4, 3, 2, sequence_parallel=False).sent
     True
@@ -46,7 +51,8 @@ def tensor_mlp(ranks: int, tokens: int, hidden: int, ffn: int, *, sequence_paral
     x, dy = random.normal(size=(2, tokens, hidden))
     first, second = random.normal(size=(hidden, ffn)), random.normal(size=(ffn, hidden))
     inside = np.maximum(x @ first, 0)
-    serial = np.stack([inside @ second, ((dy @ second.T) * (inside > 0)) @ first.T])
+    gradient = (dy @ second.T) * (inside > 0)
+    serial = [inside @ second, gradient @ first.T, x.T @ gradient]
     columns, rows = np.split(first, ranks, axis=1), np.split(second, ranks)
     world, results = Ranks(ranks), []
     for name, array in (("x", x), ("dy", dy)):
@@ -66,7 +72,14 @@ def tensor_mlp(ranks: int, tokens: int, hidden: int, ffn: int, *, sequence_paral
         else:
             world.all_reduce("out")
             results.append(world[ranks - 1]["out"])
-    return Trial(np.stack(results), serial, world.sent)
+        if name == "x" and sequence_parallel and gathers_again:
+            world.put("x", shares)
+    if sequence_parallel and gathers_again:
+        world.all_gather("x")
+    weights = [world[r]["x"].reshape(x.shape).T @ world[r]["inside"] for r in range(ranks)]
+    found = [*results, np.concatenate(weights, axis=1)]
+    parallel, whole = (np.concatenate([part.ravel() for part in parts]) for parts in (found, serial))
+    return Trial(parallel, whole, world.sent)
 
 
 # ---------------------------------------------------------------- context parallelism
@@ -89,7 +102,8 @@ def _softmax(scores: Array) -> Array:
     return exponents / total
 
 
-def _attention(q: Array, k: Array, v: Array, first: int = 0) -> Array:
+def attention(q: Array, k: Array, v: Array, first: int = 0) -> Array:
+    """Causal attention of (token, head, width) arrays, unscaled; queries begin at token `first`."""
     values = np.repeat(v, q.shape[1] // v.shape[1], axis=1)
     result: Array = np.einsum("hqk,khd->qhd", _softmax(_scores(q, k, first, 0)), values)
     return result
@@ -125,7 +139,7 @@ def ring_attention(ranks: int, tokens: int, heads: int, kv_heads: int, head_size
                 world.send(r, (r + 1) % ranks, "kv", into="arriving")
             world.compute("kv", lambda _, own: own["arriving"])
     parallel = (mixed / total[..., None]).transpose(0, 2, 1, 3).reshape(tokens, heads, head_size)
-    return Trial(parallel, _attention(q, k, v), world.sent)
+    return Trial(parallel, attention(q, k, v), world.sent)
 
 
 def whole_keys_attention(
@@ -136,7 +150,7 @@ def whole_keys_attention(
     Backward gathers them again unless they were `kept`, and brings their gradients home by a reduce-scatter.
     """
     q, k, v, do = _attention_inputs(tokens, heads, kv_heads, head_size, seed)
-    serial = _backward(q, k, v, do, first=0)
+    serial = attention_backward(q, k, v, do, first=0)
     block = tokens // ranks
     world = Ranks(ranks)
     world.put("q", np.split(q, ranks))
@@ -149,25 +163,25 @@ def whole_keys_attention(
         return keys_values[:, 0], keys_values[:, 1]
 
     world.all_gather("kv", into="whole")
-    world.compute("out", lambda r, own: _attention(own["q"], *both(own), r * block))
+    world.compute("out", lambda r, own: attention(own["q"], *both(own), r * block))
     if not kept:
         world.drop("whole")
         world.all_gather("kv", into="whole")
     world.compute(
         "grads", lambda r, own: np.stack(
-            _backward(own["q"], *both(own), own["do"], first=r * block)[1:], axis=1)
+            attention_backward(own["q"], *both(own), own["do"], first=r * block)[1:], axis=1)
     )  # fmt: skip
-    world.compute("dq", lambda r, own: _backward(own["q"], *both(own), own["do"], first=r * block)[0])
+    world.compute("dq", lambda r, own: attention_backward(own["q"], *both(own), own["do"], first=r * block)[0])
     world.reduce_scatter("grads")
     grads = np.concatenate([world[r]["grads"] for r in range(ranks)]).reshape(tokens, 2, kv_heads, head_size)
     outputs = [np.concatenate([world[r][name] for r in range(ranks)]) for name in ("out", "dq")]
     found = [*outputs, grads[:, 0], grads[:, 1]]
-    wanted = [_attention(q, k, v), *serial]
+    wanted = [attention(q, k, v), *serial]
     parallel, whole = (np.concatenate([part.ravel() for part in parts]) for parts in (found, wanted))
     return Trial(parallel, whole, world.sent)
 
 
-def _backward(q: Array, k: Array, v: Array, do: Array, *, first: int) -> tuple[Array, Array, Array]:
+def attention_backward(q: Array, k: Array, v: Array, do: Array, *, first: int) -> tuple[Array, Array, Array]:
     """Gradients of queries, keys and values; those of a shared key/value head are summed over its queries' heads."""
     group = q.shape[1] // k.shape[1]
     weights = _softmax(_scores(q, k, first, 0))
@@ -175,8 +189,8 @@ def _backward(q: Array, k: Array, v: Array, do: Array, *, first: int) -> tuple[A
     dp = np.einsum("qhd,khd->hqk", do, values)
     ds = weights * (dp - (dp * weights).sum(axis=-1, keepdims=True))
     dk, dv = np.einsum("hqk,qhd->khd", ds, q), np.einsum("hqk,qhd->khd", weights, do)
-    shape = (k.shape[0], k.shape[1], group, k.shape[2])
-    return np.einsum("hqk,khd->qhd", ds, keys), dk.reshape(shape).sum(axis=2), dv.reshape(shape).sum(axis=2)
+    dk, dv = (grad.reshape(*part.shape[:2], group, part.shape[2]).sum(axis=2) for grad, part in ((dk, k), (dv, v)))
+    return np.einsum("hqk,khd->qhd", ds, keys), dk, dv
 
 
 def head_exchange(ranks: int, tokens: int, heads: int, kv_heads: int, head_size: int, seed: int = 0) -> Trial:
@@ -192,13 +206,13 @@ def head_exchange(ranks: int, tokens: int, heads: int, kv_heads: int, head_size:
         return parts.transpose(0, 2, 1, 3).reshape(tokens, count // ranks, head_size)
 
     world.compute(
-        "out", lambda _, own: _attention(
+        "out", lambda _, own: attention(
             all_tokens(own["q"], heads), all_tokens(own["k"], kv_heads), all_tokens(own["v"], kv_heads))
     )  # fmt: skip
     world.all_to_all("out")
     shares = [world[r]["out"].reshape(ranks, tokens // ranks, heads // ranks, head_size) for r in range(ranks)]
     parallel = np.concatenate([part.transpose(1, 0, 2, 3).reshape(-1, heads, head_size) for part in shares])
-    return Trial(parallel, _attention(q, k, v), world.sent)
+    return Trial(parallel, attention(q, k, v), world.sent)
 
 
 # ---------------------------------------------------------------- pipeline and experts

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course import shard
-from course.simulators import axes
+from course.simulators import axes, latent
 from course.simulators.axes import Trial
+from course.simulators.latent import LatentShape
 
 FEW = settings(max_examples=25, deadline=None)
 small = st.integers(1, 3)
@@ -29,6 +32,8 @@ def test_tensor_parallelism_with_and_without_sequence_parallelism(ranks, tokens,
     unit = shard.tensor_unit_bytes(activation_bytes=FLOAT, **shape)
     # an MLP is half a layer: a gather and a scatter forward, and the same backward
     check(axes.tensor_mlp(*size, sequence_parallel=True, seed=seed), sum(shard.tensor_units(0, 0)) / 2 * unit)
+    again = axes.tensor_mlp(*size, sequence_parallel=True, gathers_again=True, seed=seed)
+    check(again, sum(shard.tensor_units(0, 1)) / 2 * unit)
     whole = shard.tensor_all_reduce_bytes(activation_bytes=FLOAT, **shape)
     check(axes.tensor_mlp(*size, sequence_parallel=False, seed=seed), 2 * whole)
 
@@ -51,6 +56,34 @@ def test_context_parallelism_by_exchanging_heads(ranks, tokens, kv, group, size,
     shape = {"micro_batch": 1, "sequence_length": ranks * tokens, "head_size": size, "tensor": 1, "context": ranks}
     trial = axes.head_exchange(ranks, ranks * tokens, *heads.values(), size, seed=seed)
     check(trial, shard.head_exchange_bytes(activation_bytes=FLOAT, **heads, **shape))
+
+
+widths = st.builds(LatentShape, small, small, small, small, small, small)
+
+
+@FEW
+@given(ranks=ranks_of, tokens=small, shape=widths, kept=st.booleans(), seed=st.integers(0, 99))
+def test_context_parallelism_of_latent_attention_by_keys_and_values_or_by_latents(ranks, tokens, shape, kept, seed):
+    batch = {"activation_bytes": FLOAT, "micro_batch": 1, "sequence_length": ranks * tokens, "context": ranks,
+             "rope_head_size": shape.rope}  # fmt: skip
+    units = sum(shard.context_units(not kept))
+    trial = latent.latent_context(ranks, ranks * tokens, shape, wide=False, kept=kept, seed=seed)
+    check(trial, units * shard.latent_context_bytes(**batch, kv_lora=shape.kv_lora))
+    heads = {"heads": shape.heads, "nope_head_size": shape.nope, "v_head_size": shape.value, "tensor": 1}
+    trial = latent.latent_context(ranks, ranks * tokens, shape, wide=True, kept=kept, seed=seed)
+    check(trial, units * shard.expanded_context_bytes(**batch, **heads))
+
+
+@FEW
+@given(ranks=ranks_of, tokens=small, hidden=small, shape=widths, seed=st.integers(0, 99))
+def test_tensor_parallelism_of_latent_attention_gathers_latents(ranks, tokens, hidden, shape, seed):
+    many = replace(shape, heads=ranks * shape.heads)
+    batch = {"activation_bytes": FLOAT, "micro_batch": 1, "sequence_length": ranks * tokens, "tensor": ranks}
+    one = shard.latent_tensor_unit_bytes(
+        **batch, q_lora=shape.q_lora, kv_lora=shape.kv_lora, rope_head_size=shape.rope
+    )
+    hidden_unit = shard.tensor_unit_bytes(**batch, hidden=hidden)
+    check(latent.latent_tensor(ranks, ranks * tokens, hidden, many, seed=seed), 2 * one + 2 * hidden_unit)
 
 
 @FEW
