@@ -9,6 +9,7 @@ from course.errors import UserError
 from course.explorers import View
 from course.explorers import place as explorers
 from course.pictures.place import Curves, Line, Panel, cells, lines
+from course.pictures.place_nodes import two_nodes
 from course.simulators import ring
 
 EVERY = ("chunks", "collective", "ranks", "bounds", "mix")
@@ -76,12 +77,21 @@ def test_small_buffers_want_a_tree_and_large_ones_a_ring():
     assert "ring is fastest" in explorers.collective_view("h100-ib400", 512, 1e5).sentence
 
 
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_latency_of_a_ring_over_nodes_is_that_of_the_simulator(ranks):
+    ways = ([3.4e-6] * 7 + [9.6e-6]) * (ranks // 8)
+    links = ring.Links(latency=ways, in_flight=True)
+    simulated = ring.all_reduce([np.zeros(ranks, np.uint8)] * ranks, links).time
+    assert table(explorers.collective_view("h100-ib400", ranks, 1e-9))["ring"][0] == f"{simulated * 1e3:.3g} ms"
+
+
 # ---------------------------------------------------------------- ranks
 def test_groups_on_nodes_by_hand():
     view = explorers.ranks().view(layout="2 nodes of 8", tensor=4, pipeline=2, axis="pipeline")
     rows = [[text for _, text in row] for row in view.picture["panels"][0].rows]
     assert rows == [["0", "1", "2", "3", "0", "1", "2", "3"], ["4", "5", "6", "7", "4", "5", "6", "7"]]
     assert "Group 0 of pipeline (2 ranks) stays in one node." in view.sentence
+    assert "in a step of llama-3-70b: 8 micro-batches of one sequence of 8,192 tokens a replica" in view.sentence
 
 
 def test_tensor_outermost_sends_everything_out():
@@ -107,6 +117,19 @@ def test_bounds_by_hand():
     assert "data, FSDP and context would be bound" in view.sentence
 
 
+def test_a_tensor_group_wider_than_a_node_has_the_cards_of_all_its_ranks():
+    view = explorers.bounds_view("h100-ib400", "llama-3-70b", 16, 8, 4096)
+    layer = (70553706496 - 128256 * 8192 - 161 * 8192) / 80
+    wait = (7 * 3.4e-6 + 9.6e-6) / 8
+    ours = 8 * 15 * (wait + 2 * 8192 * 4096 / 400e9) / (6 * layer * 4096 / 989.4e12)
+    assert float(table(view)["tensor 16"][0]) == pytest.approx(ours, rel=5e-3)
+
+
+def test_the_lowest_point_is_the_one_by_calculus():
+    # sqrt(A / B) on the torus of the lesson: 4.407
+    assert "lowest at 4.41" in explorers.mix_view("tpu-v5p", "llama-3-70b", 1024, 1024).sentence
+
+
 def test_mix_on_nodes_is_flat_for_fsdp_up_to_the_node():
     one, eight = (float(explorers.mixed_times("h100-ib400", "llama-3-70b", 4096, 2048, size)) for size in (1, 8))
     layer = (70553706496 - 128256 * 8192 - 161 * 8192) / 80
@@ -120,6 +143,15 @@ def test_degrees_that_divide():
 
 
 # ---------------------------------------------------------------- pictures
+def test_two_nodes_name_the_rings_of_each_panel():
+    figure = two_nodes((1, 4, 8), "a finding")
+    said = [axes.texts[0].get_text() for axes in figure.axes]
+    assert said == ["k = 8: 8 rings, X/8 each", "k = 2: 2 rings, X/2 each", "k = 1: 1 ring, all of X"]
+    across = [sum(abs(text.xy[1] - text.xyann[1]) > 1 for text in axes.texts if hasattr(text, "xyann"))
+              for axes in figure.axes]  # fmt: skip
+    assert across == [16, 4, 2]  # each ring goes over and comes back
+
+
 def test_pictures_draw_what_they_are_given():
     grid = cells([Panel("a panel", [[("#ffffff", "7"), ("#009e73", "8")]], ["row"], ["c0", "c1"])], "a finding")
     texts = {text.get_text() for text in grid.axes[0].texts}

@@ -148,3 +148,15 @@ def test_an_inner_stage_sends_a_share_of_its_vectors_both_ways():
     assert sent.bytes == sent.leaving == 2 * 3 * 2 * 4096 * 1024 / 8
     assert sent.rate == 50e9
     assert sent.seconds == pytest.approx(2 * 3 * (9.6e-6 + 2 * 4096 * 1024 / 8 / 50e9))
+
+
+def test_what_leaves_each_tier_is_what_rings_send_out_of_it():
+    """Two pods of two nodes of four devices: every ring of every axis, simulated, node by node and pod by pod."""
+    degree, order = {"tensor": 2, "pipeline": 1, "data": 8}, ("tensor", "pipeline", "data")
+    sent = {axis: place.AxisTraffic(2.0 * (degree[axis] - 1) / degree[axis], 0, 0, 0, 0) for axis in ("tensor", "data")}
+    out = place.climbing(sent, degree, order, {"node": 4, "pod": 8})
+    for axis in sent:
+        rings = place.groups(degree, order, axis)
+        for tier, size in (("node", 4), ("pod", 8)):
+            shared = rings_on_nodes(rings, 1.0, size, Links(1.0), Links(1.0))
+            assert out[axis][tier] == pytest.approx(shared.bytes_out(0) / size)

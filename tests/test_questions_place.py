@@ -39,6 +39,9 @@ def test_by_hand():
     assert answer("place.21") == pytest.approx(100 * 4 * 8192 / 12.5e9 * 312e12 / (2 * 72 * 8192**2))
     assert answer("place.22") == pytest.approx((72 * 8192**2 / 360e9 / (16 * 8192 * 1024 / 180e9)) ** 0.5)
     assert answer("place.23") == 8
+    assert answer("place.30") == pytest.approx(8 * 2 * 16384 * 15 / 200e9 * 312e12 / (72 * 16384**2))
+    assert answer("place.31") == pytest.approx(2 * 255 / 256 * 140 / 8 / 64)  # 64 ranks of a group in a pod
+    assert answer("place.32") == pytest.approx(600 * 2 / 180)  # two hops on average, two links
     assert answer("place.24") == pytest.approx(2 * 8 / 64 * 989.4e12 / 50e9)
 
 

@@ -14,6 +14,7 @@ from course.estimate import count
 from course.explorers.base import Choice, Explorer, Number, View
 from course.explorers.place_links import FABRICS, MODELS, WIDTH, fabric_of, named
 from course.pictures.place import Curves, Line
+from course.shard import tensor_units
 
 __all__ = ["bounds", "bounds_view", "legal_degrees", "mix", "mix_view", "mixed_times"]
 
@@ -36,17 +37,28 @@ def _at_least_one(**numbers: float) -> None:
 
 
 # ---------------------------------------------------------------- bounds
+UNITS = sum(tensor_units(0, 0))
+"""Gathers and scatters of a layer, forward and backward: no recomputation, inputs kept whole."""
 TOKENS = np.geomspace(16, 65536, 121)
 
 
 def _ratios(fabric: str, model: str, tensor: int, stage_layers: int, tokens: Any) -> dict[str, Any]:
-    """Communication over compute of five axes, tensor and context inside the node, the rest over the network."""
+    """Communication over compute of five axes: tensor inside the node while it fits, the rest over the network.
+
+    A tensor group wider than a node fills nodes, so that its rings have all their cards.
+    """
     links, shape, peak = fabric_of(fabric), catalog.model(model), _peak(fabric)
     layer = count(shape).matmul_active / shape.layers
     network = step.group_bandwidth(
         scale_up_bytes_per_s=links.scale_up_bytes_per_s, scale_out_bytes_per_s=links.scale_out_bytes_per_s,
         ranks_per_node=max(1, links.node_size // tensor),
     )  # fmt: skip
+    inside = {"latency": links.scale_up_latency_s, "bandwidth": links.scale_up_bytes_per_s}
+    if tensor > links.node_size:
+        hops = (links.node_size - 1) * links.scale_up_latency_s + links.scale_out_latency_s  # one in a node leaves it
+        inside = {"latency": hops / links.node_size, "bandwidth": step.group_bandwidth(
+            scale_up_bytes_per_s=links.scale_up_bytes_per_s, scale_out_bytes_per_s=links.scale_out_bytes_per_s,
+            ranks_per_node=links.node_size)}  # fmt: skip
     common = {"tokens_per_device": tokens, "peak_flops_per_s": peak}
     block = {"hidden": shape.hidden, "activation_bytes": 2, "layer_parameters": layer}
     spread = {"ranks": 2048, "bandwidth": network, "reduced_gradient_bytes": 2, "tensor": tensor}
@@ -54,8 +66,7 @@ def _ratios(fabric: str, model: str, tensor: int, stage_layers: int, tokens: Any
         "data": step.data_ratio(**common, **spread),
         "FSDP": step.fsdp_ratio(**common, **spread, weight_bytes=2),
         f"tensor {tensor}": step.tensor_ratio(
-            **common, **block, tensor=tensor, tensor_units=8, latency=links.scale_up_latency_s,
-            bandwidth=links.scale_up_bytes_per_s),
+            **common, **block, **inside, tensor=tensor, tensor_units=UNITS),
         "pipeline": step.pipeline_ratio(
             **common, **block, stage_layers=stage_layers, latency=links.scale_out_latency_s,
             bandwidth=links.scale_out_bytes_per_s),
@@ -148,7 +159,7 @@ def mixed_times(fabric: str, model: str, devices: int, tokens: float, tensor: An
         across = step.group_bandwidth(**rates, ranks_per_node=links.node_size)
         inside = np.where(degree <= links.node_size, links.scale_up_bytes_per_s, across)
     moved = step.fsdp_tensor_time(
-        weight_bytes=2, reduced_gradient_bytes=2, layer_parameters=layer, tensor_units=8, activation_bytes=2,
+        weight_bytes=2, reduced_gradient_bytes=2, layer_parameters=layer, tensor_units=UNITS, activation_bytes=2,
         hidden=shape.hidden, tokens_per_device=tokens, tensor=degree, devices=devices, scale_out_bytes_per_s=fsdp,
         scale_up_bytes_per_s=inside,
     )  # fmt: skip
@@ -180,7 +191,8 @@ def mix_view(fabric: str, model: str, devices: int, tokens: float) -> View:
     values = {size: float(mixed_times(fabric, model, devices, tokens, size)) for size in legal}
     curve = mixed_times(fabric, model, devices, tokens, DEGREES)
     best = min(values, key=lambda size: values[size])
-    lowest = float(DEGREES[int(np.argmin(curve))])
+    near = np.clip(DEGREES[int(np.argmin(curve))] * np.geomspace(0.99, 1.01, 401), 1, None)  # the curve is coarser
+    lowest = float(near[int(np.argmin(mixed_times(fabric, model, devices, tokens, near)))])
     verdict = "below compute" if values[best] < 1 else "above compute: links decide"
     return View(
         f"The curve is lowest at {lowest:.3g}; of the degrees that divide, {best} is best, with {values[best]:.3g} of "

@@ -36,6 +36,8 @@ ORDERS = {
     "data, tensor, pipeline": ("data", "tensor", "pipeline"),
     "data, pipeline, tensor": ("data", "pipeline", "tensor"),
 }
+SEQUENCE, MICRO_BATCHES = 8192, 8
+"""What a replica does in a step, in `ranks`: micro-batches of one sequence."""
 LAYOUTS = {"2 nodes of 8": (2, 8), "4 nodes of 8": (4, 8), "8 nodes of 4": (8, 4), "torus of 4 x 4": (4, 4),
            "torus of 8 x 8": (8, 8)}  # fmt: skip
 
@@ -151,9 +153,11 @@ def _all_reduces(fabric: Fabric, ranks: int, payload: Any) -> dict[str, Any]:
         rate = step.group_bandwidth(
             scale_up_bytes_per_s=rate, scale_out_bytes_per_s=fabric.scale_out_bytes_per_s, ranks_per_node=on_node
         )
-        # on its way round a chunk leaves each node once; its other hops stay inside
-        hops = nodes * fabric.scale_out_latency_s + (ranks - nodes) * fabric.scale_up_latency_s
-        latency = hops / ranks
+        waits = step.ring_nodes_latency(
+            ranks_per_node=on_node, nodes=nodes, scale_up_latency_s=fabric.scale_up_latency_s,
+            scale_out_latency_s=fabric.scale_out_latency_s,
+        )  # fmt: skip
+        latency = waits / (2 * (ranks - 1))  # of a step, on average
     link = {"payload_bytes": payload, "latency": latency, "bandwidth": rate}
     two_level = step.hierarchical_all_reduce_time(
         ranks_per_node=on_node, nodes=nodes, payload_bytes=payload, scale_up_bytes_per_s=fabric.scale_up_bytes_per_s,
@@ -254,14 +258,18 @@ def ranks_view(layout: str, tensor: int, pipeline: int, order: str, axis: str, m
     fabric = fabric_of("h100-ib400")
     if not torus and shape[1] != fabric.node_size:
         fabric = _resized(shape[1])
-    sent = step.traffic(catalog.model(model), degrees, axes, fabric, sequence_length=8192, micro_batches=8)
+    sent = step.traffic(catalog.model(model), degrees, axes, fabric, sequence_length=SEQUENCE,
+                        micro_batches=MICRO_BATCHES)  # fmt: skip
     leaving = sum(one.leaving for one in sent.values())
     rows = [len(_rows(group, shape[1])) for group in step.groups(degrees, axes, axis)[:1]]
     where = f"lies on {rows[0]} {'rows' if torus else 'nodes'}" if rows[0] > 1 else "stays in one row" if torus else (
         "stays in one node")  # fmt: skip
     said = f"Group 0 of {axis} ({degrees[axis]} ranks) {where}."
     if not torus:
-        said += f" In all {short(leaving, 'B')} leave the node for each device in a step."
+        said += f" In all {short(leaving, 'B')} leave the node for each device"
+    else:
+        said += " The bytes are those"
+    said += f" in a step of {model}: {MICRO_BATCHES} micro-batches of one sequence of {SEQUENCE:,} tokens a replica."
     return View(
         said,
         ("axis", "degree", "a node", "sent (GB)", "leaves (GB)", "link (s)"),
@@ -304,6 +312,6 @@ def ranks(*, ask: str | None = None, **values: Any) -> Explorer:
         Choice("pipeline", "pipeline", 2, lambda now: divisors(now, "tensor")),
         Choice("order", "order, innermost first", "tensor, pipeline, data", named(tuple(ORDERS))),
         Choice("axis", "show groups of", "data", named(("tensor", "pipeline", "data"))),
-        Choice("model", "model", "llama-3-8b", named(MODELS)),
+        Choice("model", "model of the bytes", "llama-3-70b", named(MODELS)),
     )
     return Explorer(controls, ranks_view, lambda: Grid(WIDTH, 3.9), ask=ask, values=values)

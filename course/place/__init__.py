@@ -26,17 +26,20 @@ from course.place.collectives import (
     ring_all_gather_time,
     ring_all_reduce_time,
     torus_all_gather_time,
+    torus_all_reduce_time,
+    torus_all_to_all_time,
     tree_all_reduce_time,
 )
-from course.place.links import crossing_bytes, group_bandwidth, leaf_bandwidth
+from course.place.links import crossing_bytes, group_bandwidth, leaf_bandwidth, ring_nodes_latency, scattered_bytes
 from course.place.ranks import axis_strides, groups, nodes_of, on_node
-from course.place.tiers import AxisTraffic, traffic
+from course.place.tiers import AxisTraffic, climbing, traffic
 
 __all__ = [
     "AxisTraffic",
     "algorithm_bandwidth", "all_gather_bus_bandwidth", "all_reduce_bus_bandwidth", "all_to_all_time", "axis_strides",
-    "context_ratio", "crossing_bytes", "data_ratio", "expert_ratio", "fsdp_ratio", "fsdp_tensor_optimum",
+    "climbing", "context_ratio", "crossing_bytes", "data_ratio", "expert_ratio", "fsdp_ratio", "fsdp_tensor_optimum",
     "fsdp_tensor_time", "group_bandwidth", "groups", "hierarchical_all_reduce_time", "leaf_bandwidth", "nodes_of",
     "on_node", "pipeline_ratio", "point_to_point_time", "ring_all_gather_time", "ring_all_reduce_time",
-    "tensor_ratio", "torus_all_gather_time", "traffic", "tree_all_reduce_time",
+    "ring_nodes_latency", "scattered_bytes", "tensor_ratio", "torus_all_gather_time", "torus_all_reduce_time",
+    "torus_all_to_all_time", "traffic", "tree_all_reduce_time",
 ]  # fmt: skip

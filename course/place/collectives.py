@@ -112,6 +112,35 @@ torus_all_gather_time = Formula(
     ),
 )  # fmt: skip
 
+torus_all_reduce_time = Formula(
+    "torus_all_reduce_time",
+    "t_torusAR",
+    2 * d_t * sp.floor(s_t / 2) * alpha + X / (d_t * beta_l) * (1 - s_t**-d_t),
+    "s",
+    "time of an all-reduce of X bytes over a torus of d axes with s devices on each",
+    assumptions=torus_all_gather_time.assumptions,
+    derivation=(
+        Step("sums go backwards the way a gather comes, then the gather", 2 * torus_all_gather_time.expression),
+    ),
+)
+
+torus_all_to_all_time = Formula(
+    "torus_all_to_all_time",
+    "t_torusA2A",
+    d_t * sp.floor(s_t / 2) * alpha + X * sp.floor(s_t**2 / 4) / (2 * s_t * beta_l),
+    "s",
+    "time of an all-to-all in which each rank of a torus holds X bytes, an n-th of them for each rank",
+    assumptions=(
+        "every axis closes to a ring, and a device uses both directions of all its 2d links at once",
+        "parts take the shorter way along each axis; those straight across are split between both ways",
+    ),
+    derivation=(
+        Step("on each axis a part travels floor(s^2/4)/s hops on average, and 2d links of each device share the d X of "
+             "them",
+             d_t * sp.floor(s_t / 2) * alpha + d_t * X * (sp.floor(s_t**2 / 4) / s_t) / (2 * d_t * beta_l)),
+    ),
+)  # fmt: skip
+
 algorithm_bandwidth = Formula(
     "algorithm_bandwidth",
     "B_alg",

@@ -12,9 +12,9 @@ from course.formula import Formula, Step
 from course.shard import all_reduce_bytes
 from course.symbols import symbols
 
-n, X, k, beta_up, beta_out, o, n_L = symbols(
+n, X, k, beta_up, beta_out, o, n_L, n_N, alpha_up, alpha_out = symbols(
     "ranks", "payload_bytes", "ranks_per_node", "scale_up_bytes_per_s", "scale_out_bytes_per_s", "oversubscription",
-    "leaf_nodes",
+    "leaf_nodes", "nodes", "scale_up_latency_s", "scale_out_latency_s",
 )  # fmt: skip
 
 group_bandwidth = Formula(
@@ -39,6 +39,33 @@ crossing_bytes = Formula(
     assumptions=("rings in order: of the k ranks a group has on a node, one sends to another node",),
     derivation=(Step("one of k ranks sends its bytes out", all_reduce_bytes.expression / k),),
 )
+
+scattered_bytes = Formula(
+    "scattered_bytes",
+    "X_out",
+    X * (n - k) / n,
+    "byte/device",
+    "bytes of an all-to-all, X on each rank, that leave the node, for each device on it",
+    assumptions=("every part is sent by itself, straight to its rank; k ranks of the group share the node",),
+    derivation=(Step("an n-th for each rank; those for the k on the node stay", X - k * X / n),),
+)
+
+ring_nodes_latency = Formula(
+    "ring_nodes_latency",
+    "t_lat",
+    2 * n_N * alpha_out + (2 * n_N * (k - 1) - 2) * alpha_up,
+    "s",
+    "latency of a ring all-reduce over nodes with k of its ranks on each",
+    assumptions=(
+        "two nodes or more, three ranks or more on each, in order",
+        "a way out is free for the next message while the latency of the last one passes",
+    ),
+    source="derived here; NCCL's own model counts the steps that leave a node in the same way",
+    derivation=(
+        Step("a chunk makes 2(n - 1) hops, twice round but for two; each time round it leaves every node once",
+             2 * n_N * alpha_out + (2 * (n_N * k - 1) - 2 * n_N) * alpha_up),
+    ),
+)  # fmt: skip
 
 leaf_bandwidth = Formula(
     "leaf_bandwidth",

@@ -78,3 +78,34 @@ def traffic(
             time = ring_all_reduce_time(ranks=data, payload_bytes=gradients, **link)
         found[axis] = AxisTraffic(sent, sent / k if crosses else 0.0, k, link["bandwidth"], time)
     return found
+
+
+def climbing(
+    sent: Mapping[str, AxisTraffic], degrees: Mapping[str, int], order: Sequence[str], sizes: Mapping[str, int]
+) -> dict[str, dict[str, float]]:
+    """Bytes of each axis that leave each tier, for each device below it: those a node, a leaf, a pod sends upwards.
+
+    A tier is for its devices what a node is: of the k ranks a ring has in it, one sends out.
+
+    Args:
+        sent: what `traffic` returned for these degrees in this order.
+        degrees: ranks along each axis.
+        order: the axes, innermost first.
+        sizes: devices of each tier, such as `{"node": 8, "leaf": 128}`.
+
+    >>> from course import catalog
+    >>> degrees, order = {"tensor": 8, "data": 64}, ("tensor", "data")
+    >>> sent = traffic(catalog.model("llama-3-8b"), degrees, order, catalog.fabric("h100-ib400"),
+    ...                sequence_length=8192, micro_batches=1)
+    >>> out = climbing(sent, degrees, order, {"node": 8, "leaf": 128})
+    >>> {tier: round(size / 1e9, 2) for tier, size in out["data"].items()}, out["tensor"]["leaf"]
+    ({'node': 3.95, 'leaf': 0.25}, 0.0)
+    """
+    reach = {axis: stride * degrees.get(axis, 1) for axis, stride in axis_strides(degrees, order).items()}
+    return {
+        axis: {
+            tier: one.bytes / on_node(degrees, order, axis, size) if reach[axis] > size else 0.0
+            for tier, size in sizes.items()
+        }
+        for axis, one in sent.items()
+    }

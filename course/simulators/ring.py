@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from course.simulators.engine import Task, Time, run
+from course.simulators.engine import After, Task, Time, run
 
 Array: TypeAlias = NDArray[Any]
 COLLECTIVES = ("reduce_scatter", "all_gather", "all_reduce", "all_to_all")
@@ -72,12 +72,19 @@ class Collective:
 class Links:
     """The way out of each rank: bandwidth in byte/s and latency in s, one number for all or one for each rank.
 
+    While the latency passes, the way out is taken, unless `in_flight`: then the next message may leave already. Where
+    all ranks have one latency a ring takes equally long either way, for its messages wait for each other.
+
     >>> Links(bandwidth=[4.0, 2.0], latency=1.0).seconds(rank=1, sent=8)
     5.0
+    >>> slow_hop = [1.0, 1.0, 1.0, 9.0]
+    >>> [all_gather([np.ones(1)] * 4, Links(latency=slow_hop, in_flight=way)).time for way in (False, True)]
+    [27.0, 11.0]
     """
 
     bandwidth: Time | Sequence[Time] = float("inf")
     latency: Time | Sequence[Time] = 0
+    in_flight: bool = False
 
     def seconds(self, rank: int, sent: Time) -> Time:
         """Seconds that `rank` needs to send `sent` bytes."""
@@ -85,6 +92,11 @@ class Links:
         if not bandwidth > 0:
             raise ValueError(f"the bandwidth of rank {rank} is {bandwidth!r}; it must be above 0 byte/s, one way")
         return latency + sent / bandwidth
+
+    def taken(self, rank: int, sent: Time) -> tuple[Time, Time]:
+        """Seconds in which the way out of `rank` is taken, and seconds that the message then still travels."""
+        whole, waits = self.seconds(rank, sent), self.seconds(rank, 0)
+        return (whole - waits, waits) if self.in_flight else (whole, 0)
 
 
 def reduce_scatter(arrays: Sequence[Array], links: Links | None = None) -> Collective:
@@ -181,11 +193,15 @@ def _result(
     for one, size in zip(sends, sizes, strict=True):
         sent[one.source] += size
     needs = _needs(sends) if forwarding else {}
+    ways = [links.taken(one.source, size) for one, size in zip(sends, sizes, strict=True)]
+    travels = {one: travel for one, (_, travel) in zip(sends, ways, strict=True)}
     tasks = [
-        Task(one, one.source, links.seconds(one.source, size), needs.get(one, ()))
-        for one, size in zip(sends, sizes, strict=True)
+        Task(one, one.source, busy, tuple(After(need, travels[need]) for need in needs.get(one, ())))
+        for one, (busy, _) in zip(sends, ways, strict=True)
     ]
-    return Collective(arrays, sent, 1 + max((one.step for one in sends), default=-1), run(tasks).makespan)
+    schedule = run(tasks)
+    arrived = max((schedule.finish[one] + travel for one, travel in travels.items()), default=0)
+    return Collective(arrays, sent, 1 + max((one.step for one in sends), default=-1), arrived)
 
 
 def _needs(sends: list[Send]) -> dict[Send, tuple[Send, ...]]:

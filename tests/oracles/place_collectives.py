@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from course.simulators import ring
-from course.simulators.torus import torus_all_gather
+from course.simulators.torus import torus_all_gather, torus_all_reduce, torus_all_to_all
 from course.simulators.tree import tree_all_reduce
 from course.simulators.two_level import two_level_all_reduce
 from oracles.checking import Answers, Check, agrees
@@ -57,9 +57,61 @@ def pieces_round_every_axis_of_a_torus() -> Answers:
         }, time  # fmt: skip
 
 
+def sums_back_and_gathered_over_a_torus() -> Answers:
+    for side, axes in ((1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3)):
+        ranks = side**axes
+        size = 2 * axes * ranks * _draw.randint(1, 3)
+        latency, bandwidth = _draw.uniform(0.1, 2), _draw.uniform(20, 2000)
+        arrays = [np.full(size, rank, np.uint8) for rank in range(ranks)]
+        done = torus_all_reduce(arrays, side, axes, bandwidth, latency)
+        assert all((array == sum(range(ranks)) % 256).all() for array in done.arrays)
+        yield {
+            "torus_side": side, "torus_axes": axes, "payload_bytes": size, "latency": latency,
+            "link_bytes_per_s": bandwidth,
+        }, done.time  # fmt: skip
+
+
+def parts_the_shorter_way_round_a_torus() -> Answers:
+    for side, axes in ((1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (2, 2), (3, 2), (4, 2), (5, 2), (2, 3), (3, 3)):
+        ranks = side**axes
+        size = 2 * axes * ranks * _draw.randint(1, 3)
+        latency, bandwidth = _draw.uniform(0.1, 2), _draw.uniform(20, 2000)
+        arrays = [np.arange(size, dtype=np.uint8) + rank for rank in range(ranks)]
+        done = torus_all_to_all(arrays, side, axes, bandwidth, latency)
+        wanted = [np.concatenate([np.split(array, ranks)[rank] for array in arrays]) for rank in range(ranks)]
+        assert all((mine == right).all() for mine, right in zip(done.arrays, wanted, strict=True))
+        yield {
+            "torus_side": side, "torus_axes": axes, "payload_bytes": size, "latency": latency,
+            "link_bytes_per_s": bandwidth,
+        }, done.time  # fmt: skip
+
+
+def empty_messages_round_a_ring_over_nodes() -> Answers:
+    """A ring whose last rank on each node has the slower way out; nothing but latency."""
+    for per_node, nodes in ((3, 2), (3, 4), (4, 2), (8, 2), (5, 3)):
+        inside, across = _draw.uniform(0.1, 1), _draw.uniform(1, 9)
+        ways = ([inside] * (per_node - 1) + [across]) * nodes
+        links = ring.Links(latency=ways, in_flight=True)
+        yield {
+            "ranks_per_node": per_node, "nodes": nodes, "scale_up_latency_s": inside, "scale_out_latency_s": across,
+        }, ring.all_reduce(_bytes(per_node * nodes, per_node * nodes), links).time  # fmt: skip
+
+
+def parts_for_other_nodes() -> Answers:
+    for per_node, nodes in ((1, 1), (2, 1), (1, 3), (2, 2), (4, 3), (8, 2)):
+        ranks, chunk = per_node * nodes, _draw.randint(1, 9)
+        out = sum(chunk for one in ring.plan("all_to_all", ranks)
+                  if one.source < per_node <= one.target)  # of the first node  # fmt: skip
+        yield {"payload_bytes": chunk * ranks, "ranks": ranks, "ranks_per_node": per_node}, out / per_node
+
+
 ORACLES: dict[str, list[Check]] = {
     "place.all_to_all_time": [agrees(messages_to_everyone)],
     "place.tree_all_reduce_time": [agrees(arrays_up_and_down_a_tree)],
     "place.hierarchical_all_reduce_time": [agrees(sums_inside_nodes_first)],
     "place.torus_all_gather_time": [agrees(pieces_round_every_axis_of_a_torus)],
+    "place.torus_all_reduce_time": [agrees(sums_back_and_gathered_over_a_torus)],
+    "place.torus_all_to_all_time": [agrees(parts_the_shorter_way_round_a_torus)],
+    "place.ring_nodes_latency": [agrees(empty_messages_round_a_ring_over_nodes)],
+    "place.scattered_bytes": [agrees(parts_for_other_nodes)],
 }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from course import place, shard
 from course.simulators import ring
-from course.simulators.torus import hops, torus_all_gather
+from course.simulators.torus import hops, torus_all_gather, torus_all_reduce, torus_all_to_all
 from course.simulators.tree import parents, tree_all_reduce
 from course.simulators.two_level import two_level_all_reduce
 
@@ -114,6 +114,8 @@ def test_a_piece_reaches_everybody_once():
     ("call", "message"),
     [
         (lambda: torus_all_gather([np.ones(1)] * 3, 2, 2), "3 arrays do not fill a torus of 2 axes of 2"),
+        (lambda: torus_all_reduce([np.ones(4)] * 3, 2, 2), "3 arrays do not fill a torus of 2 axes of 2"),
+        (lambda: torus_all_to_all([np.ones(4)] * 3, 2, 2), "3 arrays do not fill a torus of 2 axes of 2"),
         (lambda: two_level_all_reduce([np.ones(1)] * 3, 2, ring.Links(), ring.Links()), "3 ranks do not fill"),
         (lambda: tree_all_reduce([np.ones(1)] * 2, ring.Links(0)), "bandwidth of rank 1 is 0"),
     ],
@@ -121,3 +123,27 @@ def test_a_piece_reaches_everybody_once():
 def test_wrong_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@SMALL
+@given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 7), st.integers(0, 99))
+def test_a_torus_sums_and_exchanges_whatever_the_length(side, axes, length, seed):
+    ranks = side**axes
+    if ranks > 64:
+        return
+    arrays = whole_numbers(ranks, ranks * length, seed)
+    for result in torus_all_reduce(arrays, side, axes).arrays:
+        assert (result == sum(arrays)).all()
+    for rank, result in enumerate(torus_all_to_all(arrays, side, axes).arrays):
+        assert (result == np.concatenate([array[rank * length : (rank + 1) * length] for array in arrays])).all()
+
+
+@pytest.mark.parametrize(("side", "axes"), [(4, 1), (5, 1), (3, 2), (4, 2), (2, 3)])
+def test_bytes_on_the_links_of_a_torus(side, axes):
+    """Sums send what a gather does, once each way; parts of an all-to-all send each byte as often as it hops."""
+    ranks = side**axes
+    arrays = [np.zeros(2 * axes * ranks, np.uint8)] * ranks
+    size = arrays[0].nbytes
+    assert sum(torus_all_reduce(arrays, side, axes).bytes_sent) == 2 * size * (ranks - 1)
+    hops_of_all = sum(min(way, side - way) for way in range(side)) * axes * ranks // side
+    assert sum(torus_all_to_all(arrays, side, axes).bytes_sent) == ranks * size // ranks * hops_of_all
