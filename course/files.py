@@ -11,7 +11,7 @@ from pathlib import Path
 from course.errors import UserError
 from course.fields import show
 
-__all__ = ["digest", "read_text", "write_atomically"]
+__all__ = ["digest", "read_bytes", "read_text", "write_atomically"]
 
 
 def digest(data: bytes) -> str:
@@ -57,17 +57,16 @@ def _umask() -> int:
     return mask
 
 
-def read_text(path: str | Path, what: str, wanted: str, not_text: str, error: type[UserError] = UserError) -> str:
-    """Read a user's file as text in UTF-8, a byte-order mark dropped.
+def read_bytes(path: str | Path, what: str, wanted: str, error: type[UserError] = UserError) -> bytes:
+    """Read a user's file whole.
 
-    Arguments: path names the file; what it should be ("run file"); wanted is the path to give in its place ("a TOML
-    file"); not_text says what to do where it is no text; error is the kind raised.
-    Raises `error` with one or two sentences, whatever is wrong with the file.
+    Arguments: path names the file; what it should be ("trace"); wanted is the path to give in its place ("a JSON
+    file"); error is the kind raised. Raises `error` with one or two sentences, whatever is wrong with the path.
 
-    >>> read_text("no such file.toml", "run file", "a TOML file", "")
+    >>> read_bytes(".", "trace", "a JSON file")
     Traceback (most recent call last):
         ...
-    course.errors.UserError: There is no file "no such file.toml". Check the path.
+    course.errors.UserError: "." is a folder, not a trace. Give the path of a JSON file.
     """
     shown = show(str(path))
     try:
@@ -76,7 +75,7 @@ def read_text(path: str | Path, what: str, wanted: str, not_text: str, error: ty
             raise error(f"{shown} is a folder, not a {what}. Give the path of {wanted}.")
         if file.exists() and not file.is_file():
             raise error(f"{shown} is not a regular file. Give the path of {wanted}.")
-        data = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
         raise error(f"There is no file {shown}. Check the path.") from None
     except PermissionError:
@@ -86,7 +85,21 @@ def read_text(path: str | Path, what: str, wanted: str, not_text: str, error: ty
     except (OSError, ValueError) as reason:
         why = reason.strerror if isinstance(reason, OSError) else str(reason)
         raise error(f"{shown} cannot be read: {why}. Check the path.") from None
+
+
+def read_text(path: str | Path, what: str, wanted: str, not_text: str, error: type[UserError] = UserError) -> str:
+    """Read a user's file as text in UTF-8, a byte-order mark dropped.
+
+    Arguments are those of `read_bytes`; not_text says what to do where the file is no text.
+    Raises `error` with one or two sentences, whatever is wrong with the file.
+
+    >>> read_text("no such file.toml", "run file", "a TOML file", "")
+    Traceback (most recent call last):
+        ...
+    course.errors.UserError: There is no file "no such file.toml". Check the path.
+    """
+    data = read_bytes(path, what, wanted, error)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise error(f"{shown} is not text{not_text}") from None
+        raise error(f"{show(str(path))} is not text{not_text}") from None
