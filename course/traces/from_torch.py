@@ -34,14 +34,10 @@ __all__ = ["on_device", "on_host"]
 _COPIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 _DEVICE = ("kernel", *_COPIES)
 _OPERATORS = ("cpu_op", "operator")
+_NOTES = (*_OPERATORS, "user_annotation")
 _HOST_COLLECTIVES = ("gloo:", "mpi:", "ucc:")
 # Operators of these families wait, launch or group others; what they compute shows as operators of its own.
 _NOT_COMPUTE = ("autograd", "torch", "profiler", "nccl", "gloo", "record")
-
-
-def category(event: Event) -> str:
-    """The event's category in small letters: old files write Kernel, new ones kernel."""
-    return str(event.get("cat", "")).lower()
 
 
 def on_device(events: Sequence[Event], device: str | None) -> Recording | None:
@@ -50,17 +46,20 @@ def on_device(events: Sequence[Event], device: str | None) -> Recording | None:
     `device` as the trace numbers it ("0"); None for the only one, or the first. Raises `NotATrace` for one that the
     trace has not.
     """
-    found = [event for event in events if category(event) in _DEVICE]
+    groups = _grouped(events)
+    found = [event for name in _DEVICE for event in groups.get(name, ())]
     if not found:
         return None
     devices = tuple(sorted({_device(event) for event in found}, key=lambda name: (len(name), name)))
     recording = Recording("PyTorch, kernels of a device", chosen(device, devices), devices)
     launches: dict[int | None, Event] = {
         number: event
-        for event in events
-        if category(event) not in _DEVICE and (number := _correlation(event)) is not None
+        for name, some in groups.items()
+        if name not in _DEVICE
+        for event in some
+        if (number := _correlation(event)) is not None
     }
-    called, marks = step_marks(event for event in events if category(event) == "user_annotation")
+    called, marks = step_marks(groups.get("user_annotation", ()))
     found = [event for event in found if _device(event) == recording.device]
     kept = _of_steps(found, launches, marks)
     if marks and kept:
@@ -79,12 +78,12 @@ def on_device(events: Sequence[Event], device: str | None) -> Recording | None:
             if not marks
             else "steps are marked, but no launch is recorded within them: the whole span is counted"
         )
-    records = _HostRecords(events)
+    records = _HostRecords([event for name in _NOTES for event in groups.get(name, ())])
     for event in kept:
         start, end = timed(event)
         stream = f"stream {arguments(event).get('stream', event.get('tid'))}"
         name = str(event.get("name"))
-        if category(event) in _COPIES:
+        if str(event.get("cat")).lower() in _COPIES:
             recording.add(stream, COPY, start, end)
         elif is_collective_kernel(name):
             own = arguments(event)
@@ -105,8 +104,9 @@ def on_host(events: Sequence[Event], device: str | None) -> Recording | None:
     are waiting, not communication. `device` is "CPU" or None. Raises `NotATrace` where operators were recorded, but no
     collective.
     """
-    operators = [event for event in events if category(event) in _OPERATORS]
-    notes = [event for event in events if category(event) == "user_annotation"]
+    groups = _grouped(events)
+    operators = [event for name in _OPERATORS for event in groups.get(name, ())]
+    notes = groups.get("user_annotation", [])
     if not operators:
         return None
     recording = Recording("PyTorch, operators of the host", chosen(device, ("CPU",)), ("CPU",))
@@ -128,7 +128,7 @@ def on_host(events: Sequence[Event], device: str | None) -> Recording | None:
                 own = arguments(event)
                 recording.add(thread, COMMUNICATION, start, end)
                 recording.calls.append(Call(kind, thread, start, end, payload_bytes(own), group_size(own)))
-        elif category(event) in _OPERATORS and ("::" in name or "cpp_fused" in name):
+        elif event.get("cat") != "user_annotation" and ("::" in name or "cpp_fused" in name):
             family = name.split("::")[0]
             into = waits if "c10d" in family else compute if family not in _NOT_COMPUTE else None
             if into is not None:
@@ -141,6 +141,18 @@ def on_host(events: Sequence[Event], device: str | None) -> Recording | None:
         for start, end in difference(union(rows(spent)), rows(waits.get(thread, []))).tolist():
             recording.add(thread, COMPUTE, start, end)
     return recording
+
+
+def _grouped(events: Iterable[Event]) -> dict[str, list[Event]]:
+    """Timed events by category, in small letters: old files write Kernel, new ones kernel."""
+    groups: dict[str, list[Event]] = {}
+    for event in events:
+        if event.get("ph") == "X":
+            groups.setdefault(str(event.get("cat", "")), []).append(event)
+    merged: dict[str, list[Event]] = {}
+    for name, some in groups.items():
+        merged.setdefault(name.lower(), []).extend(some)
+    return merged
 
 
 def _device(event: Event) -> str:
@@ -182,9 +194,7 @@ class _HostRecords:
         self._threads: dict[tuple[str, str], list[tuple[float, float, dict[str, Any]]]] = {}
         for event in events:
             name = event.get("name")
-            if not isinstance(name, str) or category(event) not in (*_OPERATORS, "user_annotation"):
-                continue
-            if name == "record_param_comms" or name.startswith(("nccl:", "rccl:")):
+            if isinstance(name, str) and (name == "record_param_comms" or name.startswith(("nccl:", "rccl:"))):
                 note = {} if name == "record_param_comms" else {"annotation": name.split(":", 1)[1]}
                 place = (str(event.get("pid")), str(event.get("tid")))
                 self._threads.setdefault(place, []).append((*timed(event), {**arguments(event), **note}))
