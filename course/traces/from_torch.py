@@ -112,13 +112,12 @@ def on_host(events: Sequence[Event], device: str | None) -> Recording | None:
     recording = Recording("PyTorch, operators of the host", chosen(device, ("CPU",)), ("CPU",))
     called, marks = step_marks(notes)
     span(recording, marks, called, "from the first operator or collective to the last")
-    names = _thread_names(events)
     communicates = False
     compute: dict[str, list[tuple[float, float]]] = {}
     waits: dict[str, list[tuple[float, float]]] = {}
     for event in (*operators, *notes):
         name = str(event.get("name"))
-        thread = names.get((str(event.get("pid")), str(event.get("tid"))), f"thread {event.get('tid')}")
+        thread = f"thread {event.get('tid')}"
         if name.startswith(_HOST_COLLECTIVES):
             communicates = True
             start, end = timed(event)
@@ -176,15 +175,6 @@ def _of_steps(found: list[Event], launches: Mapping[Any, Event], marks: list[Mar
         if launch is not None and first <= timed(launch)[0] < last:
             kept.append(event)
     return kept
-
-
-def _thread_names(events: Iterable[Event]) -> dict[tuple[str, str], str]:
-    """PyTorch names a thread by its number and its program, and gloo's are named twice: the first name says more."""
-    names: dict[tuple[str, str], str] = {}
-    for event in events:
-        if event.get("ph") == "M" and event.get("name") == "thread_name":
-            names.setdefault((str(event.get("pid")), str(event.get("tid"))), str(arguments(event).get("name")))
-    return names
 
 
 class _HostRecords:
