@@ -119,7 +119,7 @@ class Trace:
     steps: tuple[Step, ...]
     span_s: float
     """From the start to the end of what is counted."""
-    streams: tuple[Stream, ...]
+    streams: tuple[Stream, ...] = field(repr=False)
     collectives: tuple[Collective, ...] = field(repr=False)
 
     @cached_property
@@ -236,6 +236,9 @@ class Trace:
                 )
             )
         return tuple(sorted(totals, key=lambda total: -total.seconds))
+
+    def __str__(self) -> str:
+        return self.summary()
 
     def summary(self) -> str:
         """The figures as text, with the step rule.
