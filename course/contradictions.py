@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from course.fields import NotYet, RunFileError, show
-from course.problem import Layout, Run
+from course.fields import FIELDS, NotYet, RunFileError, describe, show
+from course.problem import Layout, Model, Run
 
 __all__ = ["check"]
 
@@ -56,8 +56,54 @@ def _check_training(given: Given, run: Run) -> None:
             f"[model] sliding_window = {model.sliding_window} is shorter than sequence_length = {length}: the "
             "chapter on sliding windows is not written yet; set sliding_window = 0 to count full attention."
         )
-    dense = given.get("model", {}).get("dense_layers", model.layers)
-    if dense != model.layers:
+    _check_model(given.get("model", {}), model)
+
+
+def _check_model(own: Mapping[str, Any], model: Model) -> None:
+    """Fields that only a mixture of experts has, and those that only latent attention has, come together."""
+    dense = own.get("dense_layers", model.dense_layers)
+    if model.experts:
+        for name in ("experts_per_token", "expert_ffn"):
+            if not getattr(model, name):
+                raise RunFileError(
+                    f"[model] {name} is missing: {describe(FIELDS['model', name])}. With experts = {model.experts} it "
+                    "must be at least 1."
+                )
+        if model.experts_per_token > model.experts:
+            raise _clash(
+                f"[model] experts_per_token = {model.experts_per_token}",
+                f"experts = {model.experts}",
+                "a token cannot visit more experts than a layer has.",
+            )
+        if dense > model.layers:
+            raise _clash(
+                f"[model] dense_layers = {dense}", f"layers = {model.layers}", "the dense layers are some of the layers."
+            )
+    else:
+        for name in ("experts_per_token", "shared_experts", "expert_ffn", "router_bias"):
+            if getattr(model, name):
+                raise _clash(
+                    f"[model] {name} = {show(getattr(model, name))}",
+                    "experts = 0",
+                    f"only a model with experts has it. Give experts, or leave {name} out.",
+                )
+    widths = ("rope_head_size", "nope_head_size", "v_head_size")
+    if model.kv_lora:
+        for name in widths:
+            if not getattr(model, name):
+                raise RunFileError(
+                    f"[model] {name} is missing: {describe(FIELDS['model', name])}. With kv_lora = {model.kv_lora} it "
+                    "must be at least 1."
+                )
+    else:
+        for name in ("q_lora", *widths):
+            if getattr(model, name):
+                raise _clash(
+                    f"[model] {name} = {getattr(model, name)}",
+                    "kv_lora = 0",
+                    f"only latent attention has it. Give kv_lora, or leave {name} out.",
+                )
+    if not model.experts and dense != model.layers:
         raise _clash(
             f"[model] dense_layers = {dense}",
             f"layers = {model.layers}",

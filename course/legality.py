@@ -22,8 +22,18 @@ RULES: dict[str, str] = {
     "kv_heads": "{kv_heads} key/value heads do not split over {tensor:.0f} tensor ranks, and {recipe} does "
     "not copy them",
     "ffn": "a feed-forward width of {ffn} does not split over {tensor:.0f} tensor ranks",
-    "sequence": "a sequence of {sequence_length} tokens does not split over {tensor:.0f} tensor ranks, as "
-    "sequence parallelism wants",
+    "sequence": "a sequence of {sequence_length} tokens does not split over {tensor:.0f} tensor ranks (times the "
+    "context ranks), as sequence parallelism wants",
+    "context": "a sequence of {sequence_length} tokens does not split into 2 chunks for each of {context:.0f} context "
+    "ranks: one early and one late chunk share out the causal half evenly",
+    "no_experts": "expert and expert_tensor split experts, and the model has none",
+    "experts": "{experts} experts do not spread over {expert:.0f} expert ranks",
+    "expert_ffn": "an expert width of {expert_ffn} does not split over {expert_tensor:.0f} expert-tensor ranks",
+    "shared_ffn": "shared experts of together {shared_ffn} do not split over {tensor:.0f} tensor ranks",
+    "expert_fold": "expert x expert_tensor = {fold:.0f} must divide the {group:.0f} ranks of a stage "
+    "(tensor x context x data)",
+    "expert_tokens": "without sequence parallelism each of {tensor:.0f} tensor ranks would send every token to the "
+    "experts of others",
     "layers": "{layers} layers (or {layers} + 2, embedding and head counted) do not spread over "
     "{pipeline:.0f} stages of {interleave:.0f} chunks",
     "stage_layers": "stage_layers must list {pipeline:.0f} stages that add up to {layers} layers",
@@ -36,7 +46,15 @@ RULES: dict[str, str] = {
     "shard_group": "a shard group of {shard_group:.0f} does not divide the {data:.0f} data-parallel ranks",
     "sequence_parallel": "sequence parallelism needs tensor parallelism: tensor is 1",
 }
-"""Rule code -> sentence; the codes are what `sweep` counts rejections by, besides "memory"."""
+"""Rule code -> sentence; the codes are what `sweep` counts rejections by, besides "memory".
+
+Where programs disagree: experts fold into tensor, context and data ranks here, as in Megatron since 2024 and in
+torchtitan; older ones, and DeepSpeed, want `expert` to divide `data`, so they refuse layouts that this rule set lets
+pass. Megatron and torchtitan cut a sequence into 2 chunks a context rank, an early and a late one; a program that gives
+each rank one piece needs only that `context` divides it, and its last rank then has nearly twice the average work.
+Megatron asks for sequence parallelism where tensor and expert parallelism meet; a program that lets each tensor rank
+send a share of the tokens does without.
+"""
 
 
 def violations(run: Run, columns: Columns) -> dict[str, np.ndarray]:
@@ -50,6 +68,8 @@ def violations(run: Run, columns: Columns) -> dict[str, np.ndarray]:
     model, training, software = run.model, run.training, run.software
     t, p, v, d = (columns[name] for name in ("tensor", "pipeline", "interleave", "data"))
     c, m = columns["context"], columns["micro_batches"]
+    e, e_t = columns["expert"], columns["expert_tensor"]
+    shared_ffn = model.shared_experts * model.expert_ffn
     interleaved = columns["schedule"] == SCHEDULES.index("interleaved")
     chunks = p * v
     stages_named = run.layout is not None and run.layout.stage_layers is not None
@@ -64,8 +84,15 @@ def violations(run: Run, columns: Columns) -> dict[str, np.ndarray]:
         "batch": training.global_batch_sequences % (d * columns["micro_batch"]) != 0,
         "heads": model.heads % t != 0,
         "kv_heads": model.kv_heads % t != 0,
-        "ffn": model.ffn % t != 0,
-        "sequence": (columns["sequence_parallel"] > 0) & (training.sequence_length % t != 0),
+        "ffn": (model.ffn % t != 0) & (model.dense_layers != 0),
+        "sequence": (columns["sequence_parallel"] > 0) & (training.sequence_length % (t * c) != 0),
+        "context": (c > 1) & (training.sequence_length % (2 * c) != 0),
+        "no_experts": ((e > 1) | (e_t > 1)) & (model.experts == 0),
+        "experts": (model.experts % e != 0) & (model.experts > 0),
+        "expert_ffn": (model.expert_ffn % e_t != 0) & (model.experts > 0),
+        "shared_ffn": (shared_ffn % t != 0) & (model.experts > 0),
+        "expert_fold": (t * c * d) % (e * e_t) != 0,
+        "expert_tokens": (e > 1) & (t > 1) & (columns["sequence_parallel"] == 0),
         "layers": ~spread & (not stages_named),
         "stage_layers": np.full(p.shape, named_wrong) | ((p != lengths) & stages_named),
         "interleave": ((v > 1) & (~interleaved | (p == 1))) | (interleaved & (v == 1)),
@@ -86,7 +113,11 @@ def reasons(run: Run, columns: Columns) -> list[str]:
     broken = [code for code, column in violations(run, columns).items() if column.any()]
     values = {name: float(column[0]) for name, column in columns.items() if column.dtype != object}
     values["product"] = values["data"] * values["tensor"] * values["pipeline"] * values["context"]
+    values["fold"] = values["expert"] * values["expert_tensor"]
+    values["group"] = values["data"] * values["tensor"] * values["context"]
     names = {
+        "experts": run.model.experts, "expert_ffn": run.model.expert_ffn,
+        "shared_ffn": run.model.shared_experts * run.model.expert_ffn,
         "devices": run.cluster.devices, "global_batch": run.training.global_batch_sequences, "heads": run.model.heads,
         "kv_heads": run.model.kv_heads, "ffn": run.model.ffn, "layers": run.model.layers, "recipe": run.software.recipe,
         "sequence_length": run.training.sequence_length,

@@ -38,7 +38,7 @@ class Model(_Checked):
 
     `norm_size` is how many numbers a norm holds per width: 1 RMSNorm, 2 LayerNorm with bias, 0 none. `norms_per_layer`
     leaves out the norms of query and key, which `qk_norm` names: "none", "head" (one a head size) or "width" (one over
-    the full width). The fields from `experts` on are zero in a dense model; their chapters come later.
+    the full width). The fields from `experts` on are zero in a dense model with plain attention.
 
     >>> tiny = Model("tiny", layers=2, hidden=8, heads=2, kv_heads=1, head_size=4, ffn=16, vocabulary=10)
     >>> tiny.gated_mlp, tiny.is_dense

@@ -223,15 +223,15 @@ class _Reader:
             return self._own_model(own)
         declared = FIELDS["model", "preset"]
         base = _named(declared, lambda: catalog.model(preset))
-        if base.is_dense and "layers" in own:
-            own.setdefault("dense_layers", own["layers"])
+        if not base.experts:
+            own.setdefault("dense_layers", 0 if own.get("experts") else own.get("layers", base.layers))
         changed = any(getattr(base, name) != value for name, value in own.items())
         model = replace(base, **own, name=f"a shape from {base.name}" if changed else base.name)
         for name, value in fields_of("model").items():
             if value.later and getattr(model, name):
                 raise NotYet(
                     f"{declared.key} = {show(preset)}: this model has {name} = {show(getattr(model, name))}, and "
-                    f"the chapter on {value.later} is not written yet; choose a dense model."
+                    f"the chapter on {value.later} is not written yet; choose another model."
                 )
         return model
 

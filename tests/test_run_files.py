@@ -159,6 +159,15 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
     ("layers", write("layout.pipeline = 2", "layout.stage_layers = [16, 17]"), ("sum to 33", "layers = 32")),
     ("axis left out", write('layout.order = ["data"]', "layout.tensor = 8"), ("leaves out tensor", "tensor = 8")),
     ("dense layers", write("model.dense_layers = 3"), ("dense_layers = 3", "layers = 32")),
+    ("experts alone", write("model.experts = 8"), ("experts_per_token is missing", "experts = 8")),
+    ("experts without width", write("model.experts = 8", "model.experts_per_token = 2"), ("expert_ffn is missing",)),
+    ("visits", write("model.experts = 8", "model.experts_per_token = 9", "model.expert_ffn = 64"),
+     ("experts_per_token = 9", "experts = 8")),
+    ("shared alone", write("model.shared_experts = 1"), ("shared_experts = 1", "experts = 0")),
+    ("more dense than layers", write('model.preset = "deepseek-v3"', "model.layers = 2"),
+     ("dense_layers = 3", "layers = 2")),
+    ("kv_lora alone", write("model.kv_lora = 512"), ("rope_head_size is missing", "kv_lora = 512")),
+    ("q_lora alone", write("model.q_lora = 512"), ("q_lora = 512", "kv_lora = 0")),
     # not a run file
     ("empty", "", ("empty", "[model], [training] and [cluster]")),
     ("blank", " \n\t\n", ("empty",)),
@@ -171,17 +180,11 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
 ]  # fmt: skip
 
 LATER: list[tuple[str, str, tuple[str, ...]]] = [
-    ("context", write("layout.context = 2"), ("context = 2", "not written yet", "set context = 1")),
-    ("expert", write("layout.expert = 4"), ("expert = 4", "expert parallelism")),
-    ("expert_tensor", write("layout.expert_tensor = 2"), ("expert_tensor = 2",)),
     ("zero-bubble", write('layout.schedule = "zero-bubble"'), ("zero-bubble", "gpipe or 1f1b or interleaved")),
-    ("experts", write("model.experts = 8"), ("experts = 8", "set experts = 0")),
-    ("kv_lora", write("model.kv_lora = 512"), ("kv_lora = 512", "latent attention")),
-    ("q_lora", write("model.q_lora = 512"), ("q_lora = 512", "latent attention")),
+    ("expert_bias", write("model.expert_bias = true"), ("expert_bias = true", "set expert_bias = false")),
     ("window", write("model.sliding_window = 4096"), ("sliding_window = 4096", "sequence_length = 8192")),
     ("sinks", write("model.attention_sinks = true"), ("attention_sinks = true", "set attention_sinks = false")),
-    ("Mixtral", write('model.preset = "mixtral-8x7b"'), ("mixtral-8x7b", "experts = 8", "choose a dense model")),
-    ("DeepSeek", write('model.preset = "deepseek-v3"'), ("deepseek-v3", "not written yet")),
+    ("Falcon", write('model.preset = "falcon-40b"'), ("falcon-40b", "parallel_block = true", "choose another model")),
     ("Gemma", write('model.preset = "gemma-2-9b"'), ("sliding_window = 4096", "not written yet")),
 ]
 
@@ -210,8 +213,7 @@ def test_what_has_no_chapter_yet_is_refused(text: str, words: tuple[str, ...]) -
 
 @pytest.mark.parametrize(
     "neutral",
-    ["layout.context = 1", "layout.expert = 1", "model.experts = 0", "model.kv_lora = 0", "model.sliding_window = 8192",
-     "model.attention_sinks = false"],
+    ["model.experts = 0", "model.kv_lora = 0", "model.sliding_window = 8192", "model.attention_sinks = false"],
 )  # fmt: skip
 def test_the_neutral_value_of_a_later_field_is_fine(neutral: str) -> None:
     assert loads(write(neutral)).model.layers == 32
