@@ -170,6 +170,7 @@ class Software(_Checked):
     overlap_parameters: bool
     overlap_tensor: bool
     overlap_pipeline: bool
+    overlap_context: bool
     regather_in_backward: bool
     tensor_regather: bool
     bucket_bytes: int

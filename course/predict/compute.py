@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from course.estimate import operation_time, pick, shape
+from course.estimate import operation_time, pick
 from course.formula import Formula, Step
 from course.overlap import layer_time
+from course.predict import experts, latent
 from course.predict.constants import (
     FLASH_BACKWARD,
     LOSS_BYTES,
@@ -96,6 +97,7 @@ class LayerTimes:
     """Seconds of one micro-batch: a layer forward and backward, and what the last stage adds.
 
     The two `idle` parts of a layer are those in which the device waits for the host: collectives may run in them.
+    The two `core` parts are those of attention, which a ring of context ranks runs beside.
     """
 
     forward: np.ndarray
@@ -104,12 +106,19 @@ class LayerTimes:
     backward_idle: np.ndarray
     head_forward: np.ndarray
     head_backward: np.ndarray
+    core_forward: np.ndarray
+    core_backward: np.ndarray
 
 
-def layer_times(run: Run, columns: dict[str, np.ndarray], constants: Constants) -> LayerTimes:
-    """Compute time of a layer and of the output head, for each layout; recomputation belongs to backward."""
-    model, software = run.model, run.software
-    widths: dict[str, Any] = shape(model) | {
+def layer_times(
+    run: Run, columns: dict[str, np.ndarray], constants: Constants, mixture: bool = False
+) -> LayerTimes:
+    """Compute time of a layer and of the output head, for each layout; recomputation belongs to backward.
+
+    `mixture` asks for a layer with experts in place of one without.
+    """
+    model, software, context = run.model, run.software, columns["context"]
+    widths: dict[str, Any] = latent.widths(model) | {
         "sequence_length": run.training.sequence_length, "activation_bytes": 2.0, "dropout": float(software.dropout),
         "micro_batch": columns["micro_batch"], "tensor": columns["tensor"],
         "sequence_sharded": columns["sequence_parallel"],
@@ -118,17 +127,25 @@ def layer_times(run: Run, columns: dict[str, np.ndarray], constants: Constants) 
     query, key = model.heads * model.head_size, model.kv_heads * model.head_size
     inward = widths["mlp_matrices"] - 1
 
-    def matmul(inner: float, outer: float) -> np.ndarray:
-        parts = {"rows": rows, "inner": inner, "columns": outer, "tensor": columns["tensor"]}
+    def matmul(inner: float, outer: float, rows: Any = rows, tensor: Any = columns["tensor"]) -> np.ndarray:
+        parts = {"rows": rows, "inner": inner, "columns": outer, "tensor": tensor}
         flops = shard_matmul_flops(**parts)
         return _time(run, flops, shard_matmul_bytes(**parts, activation_bytes=2.0), constants.matmul_share)
 
-    matmuls = (
-        matmul(model.hidden, query + 2 * key) + matmul(model.hidden, query)
-        + matmul(model.hidden, inward * model.ffn) + matmul(model.hidden, model.ffn)
-    )  # fmt: skip
-    element_wise = element_wise_bytes(**pick(element_wise_bytes, widths)) / run.cluster.accelerator.memory_bytes_per_s
-    core_forward, core_backward = _attention(run, widths, constants)
+    if model.kv_lora:
+        matmuls = latent.matmul_time(model, columns, rows, matmul)
+    else:
+        matmuls = matmul(model.hidden, query + 2 * key) + matmul(model.hidden, query)
+    if mixture:
+        matmuls = matmuls + experts.matmul_time(model, columns, rows, matmul)
+        widths["ffn"] = experts.active_width(model)
+    else:
+        matmuls = matmuls + matmul(model.hidden, inward * model.ffn) + matmul(model.hidden, model.ffn)
+    passes = element_wise_bytes(**pick(element_wise_bytes, widths)) / context
+    if mixture or model.kv_lora:
+        passes = passes + _more_passes(run, widths | {"context": context}, mixture)
+    element_wise = passes / run.cluster.accelerator.memory_bytes_per_s
+    core_forward, core_backward = _attention(run, widths, context, constants)
     device_forward = matmuls + core_forward + element_wise
     device_backward = 2 * matmuls + core_backward + 2 * element_wise
     forward = layer_time(device_time=device_forward, host_time=constants.host_forward_s)
@@ -141,17 +158,35 @@ def layer_times(run: Run, columns: dict[str, np.ndarray], constants: Constants) 
     logits = rows * model.vocabulary / columns["tensor"] / run.cluster.accelerator.memory_bytes_per_s
     return LayerTimes(
         forward, backward + again, forward_idle, backward_idle,
-        head + logits * loss_forward, 2 * head + logits * loss_backward,
+        head + logits * loss_forward, 2 * head + logits * loss_backward, core_forward, core_backward,
     )  # fmt: skip
 
 
-def _attention(run: Run, widths: dict[str, Any], constants: Constants) -> tuple[np.ndarray, np.ndarray]:
-    """The attention core forward and backward: flash kernels skip half the square, unfused ones do not."""
-    flops = attention_flops(**pick(attention_flops, widths))
+def _more_passes(run: Run, widths: dict[str, Any], mixture: bool) -> Any:
+    """Bytes of passes that a dense layer of plain attention does not have."""
+    passes: Any = 0.0
+    if mixture:
+        widths = widths | {"experts_per_token": run.model.experts_per_token}
+        passes = passes + experts.routing_bytes(**pick(experts.routing_bytes, widths))
+    if run.model.kv_lora:
+        widths = widths | {"q_lora": run.model.q_lora, "kv_lora": run.model.kv_lora}
+        passes = passes + latent.latent_norm_bytes(**pick(latent.latent_norm_bytes, widths))
+    return passes
+
+
+def _attention(
+    run: Run, widths: dict[str, Any], context: np.ndarray, constants: Constants
+) -> tuple[np.ndarray, np.ndarray]:
+    """The attention core forward and backward: flash kernels skip half the square, unfused ones do not.
+
+    Context ranks share the square out evenly.
+    """
+    flops = attention_flops(**pick(attention_flops, widths)) / context
     if run.software.flash_attention:
         forward = _time(run, flops, np.zeros_like(flops), constants.attention_share)
         return forward, FLASH_BACKWARD * forward
-    scores = score_count(**pick(score_count, widths)) * SCORE_BYTES_FORWARD / run.cluster.accelerator.memory_bytes_per_s
+    count = score_count(**pick(score_count, widths)) / context
+    scores = count * SCORE_BYTES_FORWARD / run.cluster.accelerator.memory_bytes_per_s
     forward = _time(run, 2 * flops, np.zeros_like(flops), constants.matmul_share) + scores
     return forward, 2 * forward
 

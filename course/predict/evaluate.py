@@ -7,11 +7,12 @@ import numpy as np
 from course.batch import pipeline_time
 from course.estimate import count, operation_time
 from course.mfu import accelerator_hours, wall_time
-from course.predict.compute import layer_times, optimizer_bytes_moved
+from course.predict import layers
+from course.predict.compute import optimizer_bytes_moved
 from course.predict.constants import Constants, constants_for
 from course.predict.memory import PARTS, memory
 from course.predict.stages import stages
-from course.predict.traffic import data_traffic, links, pipeline_traffic, tensor_layer_time
+from course.predict.traffic import data_traffic, links, pipeline_traffic
 from course.problem import Run
 
 Columns = dict[str, np.ndarray]
@@ -33,22 +34,13 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     constants = constants or constants_for(run)
     layout = stages(run, columns)
     held = memory(run, columns, layout)
-    layer = layer_times(run, columns, constants)
     link = links(run, columns, constants, order)
-    tensor_forward, tensor_backward = tensor_layer_time(run, columns, link["tensor"])
-    compute_layer = layer.forward + layer.backward
-    tensor_layer = tensor_forward + tensor_backward
-    # the host's time is a floor: while a device waits for it, collectives run; with overlap they run beside compute too
-    beside = (
-        (layer.forward, layer.backward) if run.software.overlap_tensor else (layer.forward_idle, layer.backward_idle)
-    )
-    seen_forward = np.maximum(tensor_forward - beside[0], 0.0)
-    seen_layer = seen_forward + np.maximum(tensor_backward - beside[1], 0.0)
-
-    head = (layer.head_forward + layer.head_backward)[:, None] * layout.has_head
-    stage_compute = layout.layers * compute_layer[:, None] + head
-    stage_tensor = layout.layers * seen_layer[:, None]
-    stage_time = np.where(layout.stands_for > 0, stage_compute + stage_tensor, 0.0)
+    kinds = layers.kinds(run, columns, layout, link, constants)
+    one = kinds[0].times
+    head = (one.head_forward + one.head_backward)[:, None] * layout.has_head
+    stage_compute = layers.on_stages(kinds, "compute") + head
+    stage_seen = {axis: layers.on_stages(kinds, "seen", axis) for axis in layers.AXES}
+    stage_time = np.where(layout.stands_for > 0, stage_compute + sum(stage_seen.values()), 0.0)
     slowest = np.argmax(stage_time, axis=1)
     row = np.arange(len(slowest))
     paced, summed = stage_time[row, slowest], (stage_time * layout.stands_for).sum(axis=1)
@@ -58,9 +50,7 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
         micro_batches=m, slowest_stage_time=paced, sum_stage_times=summed, interleave=columns["interleave"]
     )
     compute = m * stage_compute[row, slowest]
-    tensor_seen = m * stage_tensor[row, slowest]
-    covers = (layer.forward + seen_forward, layer.backward + seen_layer - seen_forward)
-    data = data_traffic(run, columns, layout, *covers, link)
+    data = data_traffic(run, columns, layout, *layers.cover(run, kinds), link)
     pipeline = pipeline_traffic(run, columns, link["pipeline"])
     other = _optimizer_time(run, columns)
     time = piped + other + data.exposed + pipeline.exposed
@@ -70,7 +60,6 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     out: Columns = {
         "peak_bytes": held.peak, "stage": held.stage, "fits": held.peak <= cluster.accelerator.memory_bytes,
         "compute_s": compute, "bubble_s": piped - m * paced, "other_s": other, "time_s": time,
-        "tensor_total_s": m * (layout.layers[row, slowest] * tensor_layer), "tensor_exposed_s": tensor_seen,
         "data_total_s": data.total, "data_exposed_s": data.exposed,
         "pipeline_total_s": pipeline.total, "pipeline_exposed_s": pipeline.exposed,
         "run_s": time * steps,
@@ -79,8 +68,15 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
             accelerator_hours(devices=cluster.devices, time=time * steps, goodput=cluster.goodput)
         ),
     }  # fmt: skip
+    for axis, seen in stage_seen.items():
+        out[f"{axis}_total_s"] = m * layers.on_stages(kinds, "total", axis)[row, slowest]
+        out[f"{axis}_exposed_s"] = m * seen[row, slowest]
     out |= {f"part_{name}": held.parts[name] for name in PARTS}
-    out |= {f"{axis}_crosses": link[axis].crosses for axis in ("tensor", "data", "pipeline")}
+    out |= {f"{axis}_crosses": link[axis].crosses for axis in ("tensor", "data", "pipeline", "context")}
+    out["expert_crosses"] = np.zeros_like(out["data_crosses"])
+    if run.model.experts:
+        out["expert_crosses"] = link["expert"].crosses | link["expert_tensor"].crosses
+        out["data_crosses"] = out["data_crosses"] | link["expert_data"].crosses
     return out
 
 
@@ -89,8 +85,14 @@ def _optimizer_time(run: Run, columns: Columns) -> np.ndarray:
     state = run.training.state
     sharded = np.where(columns["shard_optimizer"] > 0, columns["shard_group"], 1)
     shards = columns["tensor"] * columns["pipeline"] * sharded
+    held = count(run.model).total / shards
+    if run.model.experts:
+        routed = layers.routed(run)
+        copies = columns["expert"] * columns["expert_tensor"] * columns["pipeline"]
+        own = np.where(columns["shard_optimizer"] > 0, columns["expert_shards"], 1)
+        held = (count(run.model).total - routed) / shards + routed / (copies * own)
     moved = optimizer_bytes_moved(
-        stage_parameters=count(run.model).total / shards, optimizer_bytes=float(state.optimizer),
+        stage_parameters=held, optimizer_bytes=float(state.optimizer),
         gradient_bytes=float(state.extra_gradients or state.gradients), weight_bytes=float(state.weights),
     )  # fmt: skip
     accelerator = run.cluster.accelerator

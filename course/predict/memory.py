@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from course.batch import gpipe_in_flight, interleaved_in_flight, one_f_one_b_in_flight
 from course.constrain import activation_memory, gathered_weights, whole_gradients
-from course.estimate import LOGIT_BYTES, layer_input_bytes, logits_bytes, pick, shape, token_layer_bytes
+from course.estimate import LOGIT_BYTES, layer_input_bytes, logits_bytes, pick, token_layer_bytes
 from course.legality import SCHEDULES
 from course.predict.constants import MARGIN_BYTES, MARGIN_SHARE, SAVED_LOGIT_BYTES
+from course.predict.context import buffer_bytes
+from course.predict.experts import active_width, expert_inputs_bytes, routed_layer, routed_parameters, shared_layers
+from course.predict.latent import latent_saved_bytes, widths
 from course.predict.stages import Stages, layer_parameters, stage_parameters
 from course.problem import Run
-from course.shard import state_per_device
+from course.shard import expert_state_per_device, state_per_device
 
 Columns = dict[str, np.ndarray]
 PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "margin")
@@ -35,32 +39,26 @@ def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
     """
     wide = {name: column[:, None] for name, column in columns.items()}
     model, state, software = run.model, run.training.state, run.software
-    widths = shape(model)
-    per_layer, held = layer_parameters(run), stage_parameters(run, columns, stages)
+    held = stage_parameters(run, columns, stages)
 
     def state_part(**bytes_by_part: float) -> np.ndarray:
         values = {"weight_bytes": 0.0, "gradient_bytes": 0.0, "optimizer_bytes": 0.0, **bytes_by_part}
         flags = {name: wide[name] for name in ("shard_optimizer", "shard_gradients", "shard_weights")}
         place = {"stage_parameters": held, "tensor": wide["tensor"], "ranks": wide["shard_group"]}
-        return np.asarray(state_per_device(**place, **flags, **values))
+        state = np.asarray(state_per_device(**place, **flags, **values))
+        if model.experts:
+            state = state + expert_state_per_device(
+                expert_parameters=routed_parameters(model, stages), expert=wide["expert"],
+                expert_tensor=wide["expert_tensor"], expert_data=wide["expert_shards"], **flags, **values,
+            )  # fmt: skip
+        return state
 
-    sequence = {"micro_batch": wide["micro_batch"], "sequence_length": run.training.sequence_length}
-    saved = {
-        **widths, **sequence, "activation_bytes": 2.0, "tensor": wide["tensor"], "dropout": float(software.dropout),
-        "sequence_sharded": wide["sequence_parallel"], "core_recompute": wide["core_recompute"],
-        "unfused_attention": float(not software.flash_attention),
+    # a context rank holds its own share of every sequence
+    sequence = {
+        "micro_batch": wide["micro_batch"], "sequence_length": run.training.sequence_length / wide["context"],
     }  # fmt: skip
-    layer = np.asarray(token_layer_bytes(**pick(token_layer_bytes, saved)))
-    inputs = np.asarray(layer_input_bytes(**pick(layer_input_bytes, saved)))
-    full = wide["full_recompute"]
     flight = in_flight(wide, stages)
-    activations = activation_memory(
-        token_layer_bytes=np.where(full > 0, inputs, layer), stage_layers=stages.layers, in_flight=flight, **sequence
-    )
-    # under full recomputation one layer at a time is whole again
-    activations = activations + activation_memory(
-        token_layer_bytes=layer * full, stage_layers=np.minimum(stages.layers, 1), in_flight=1.0, **sequence
-    )
+    activations = _activations(run, wide, stages, flight, sequence)
     one_logit = LOGIT_BYTES["fused" if software.fused_loss else "unfused"]
     # GPipe makes the logits of every micro-batch before the first backward: what the loss saved of the others waits
     waiting = np.where(wide["schedule"] == SCHEDULES.index("gpipe"), flight - 1, 0.0)
@@ -70,10 +68,16 @@ def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
     )  # fmt: skip
     # a vocabulary table is gathered and reduced whole, as a layer is
     table = float(model.vocabulary * model.hidden) * np.maximum(stages.has_input, stages.has_head)
-    one = np.minimum(stages.layers, 1) * per_layer
+    one = np.minimum(stages.layers, 1) * layer_parameters(run)
+    if model.experts:
+        one = np.maximum(
+            *(np.minimum(count, 1) * size for count, size in
+              zip((stages.layers - stages.mixture, stages.mixture), shared_layers(model), strict=True))
+        )  # fmt: skip
     largest = np.maximum(one, table)
     flags = {"tensor": wide["tensor"], "ranks": wide["shard_group"]}
-    gathered_input = 2.0 * model.hidden * wide["micro_batch"] * run.training.sequence_length * wide["sequence_parallel"]
+    tokens = wide["micro_batch"] * run.training.sequence_length / wide["context"]
+    gathered_input = 2.0 * model.hidden * tokens * wide["sequence_parallel"]
     buffers = (
         gathered_weights(
             **flags, layer_parameters=(one + largest) / 2, weight_bytes=float(state.weights),
@@ -85,6 +89,10 @@ def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
         )
         + gathered_input
     )  # fmt: skip
+    if (wide["context"] > 1).any():
+        buffers = buffers + buffer_bytes(run, wide)
+    if model.experts:
+        buffers = buffers + _expert_buffers(run, wide, stages)
     capacity = run.cluster.accelerator.memory_bytes
     parts = {
         "weights": state_part(weight_bytes=float(state.weights)),
@@ -101,6 +109,53 @@ def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
     row = np.arange(len(fullest))
     chosen = {name: np.broadcast_to(part, whole.shape)[row, fullest] for name, part in parts.items()}
     return Memory(chosen, whole[row, fullest], stages.index[row, fullest])
+
+
+def _activations(
+    run: Run, wide: Columns, stages: Stages, flight: np.ndarray, sequence: dict[str, Any]
+) -> np.ndarray:
+    """What is saved for backward, of every kind of layer a stage holds."""
+    model, software, full = run.model, run.software, wide["full_recompute"]
+    saved = {
+        **widths(model), **sequence, "sequence_length": run.training.sequence_length, "activation_bytes": 2.0,
+        "tensor": wide["tensor"], "dropout": float(software.dropout), "sequence_sharded": wide["sequence_parallel"],
+        "core_recompute": wide["core_recompute"], "unfused_attention": float(not software.flash_attention),
+        "expert_tensor": wide["expert_tensor"], "experts_per_token": model.experts_per_token, "q_lora": model.q_lora,
+        "kv_lora": model.kv_lora,
+    }  # fmt: skip
+    inputs = np.asarray(layer_input_bytes(**pick(layer_input_bytes, saved)))
+    latents = latent_saved_bytes(**pick(latent_saved_bytes, saved)) if model.kv_lora else 0.0
+    held = [(stages.layers - stages.mixture, np.asarray(token_layer_bytes(**pick(token_layer_bytes, saved)) + latents))]
+    if model.experts:
+        routed = saved | {"ffn": active_width(model)}
+        one = token_layer_bytes(**pick(token_layer_bytes, routed)) + latents
+        held.append((stages.mixture, np.asarray(one + expert_inputs_bytes(**pick(expert_inputs_bytes, routed)))))
+    kept, whole = 0.0, 0.0
+    for count, layer in held:
+        kept = kept + activation_memory(
+            token_layer_bytes=np.where(full > 0, inputs, layer), stage_layers=count, in_flight=flight, **sequence
+        )
+        # under full recomputation one layer at a time is whole again
+        whole = np.maximum(
+            whole,
+            activation_memory(
+                token_layer_bytes=layer * full, stage_layers=np.minimum(count, 1), in_flight=1.0, **sequence
+            ),
+        )
+    return np.asarray(kept + whole)
+
+
+def _expert_buffers(run: Run, wide: Columns, stages: Stages) -> np.ndarray:
+    """Routed experts of one layer, gathered and reduced whole where the rest of the layer is too."""
+    state = run.training.state
+    given = {
+        "tensor": wide["expert"] * wide["expert_tensor"], "ranks": wide["expert_shards"],
+        "layer_parameters": np.minimum(stages.mixture, 1) * routed_layer(run.model),
+    }  # fmt: skip
+    return np.asarray(
+        gathered_weights(**given, weight_bytes=float(state.weights), shard_weights=wide["shard_weights"])
+        + whole_gradients(**given, gradient_bytes=float(state.all_gradients), shard_gradients=wide["shard_gradients"])
+    )
 
 
 def in_flight(columns: Columns, stages: Stages) -> np.ndarray:

@@ -10,6 +10,7 @@ from course.mfu import cost, step_mfu, tokens_per_s
 from course.predict.columns import Columns, from_layout
 from course.predict.constants import Constants, constants_for
 from course.predict.evaluate import evaluate
+from course.predict.experts import NOTE
 from course.predict.memory import PARTS
 from course.problem import Run, RunFileError
 
@@ -85,14 +86,14 @@ def document(
             "compute_s": get("compute_s"),
             "bubble_s": get("bubble_s"),
             "other_s": get("other_s"),
-            "communication": {axis: _axis(columns, values, row, axis) for axis in AXES},
+            "communication": {axis: _axis(values, row, axis) for axis in AXES},
         },
         "tokens_per_s": rate,
         "tokens_per_s_per_device": None if rate is None else rate / run.cluster.devices,
         "mfu": {name: use[name] for name in CONVENTIONS},
         "hfu": use["executed"],
         "run": _run(run, values, row),
-        "assumptions": [*run.assumptions, *constants.sources, *_left_out(use, time)],
+        "assumptions": [*run.assumptions, *constants.sources, *_balanced(run), *_left_out(use, time)],
     }
 
 
@@ -102,10 +103,10 @@ def counted(run: Run) -> Counted:
     return count(run.model), {choice: flops_per_token(run.model, length, choice) for choice in RECOMPUTES}
 
 
-def _axis(columns: Columns, values: Columns | None, row: int, axis: str) -> dict[str, Any]:
+def _axis(values: Columns | None, row: int, axis: str) -> dict[str, Any]:
     if values is None:
         return {"total_s": None, "exposed_s": None, "link": None}
-    if axis not in ("data", "tensor", "pipeline") or columns[axis][row] <= 1:
+    if values[f"{axis}_total_s"][row] <= 0:
         return dict(_NOT_SPLIT)
     crosses = bool(values[f"{axis}_crosses"][row])
     return {
@@ -124,6 +125,10 @@ def _utilisation(run: Run, flops: float, time: float | None) -> float | None:
         peak_flops_per_s=run.cluster.accelerator.peak_flops_per_s, step_time=time,
     )  # fmt: skip
     return float(value) if value <= 1 else None
+
+
+def _balanced(run: Run) -> list[str]:
+    return [NOTE] if run.model.experts else []
 
 
 def _left_out(use: dict[str, float | None], time: float | None) -> list[str]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from course.estimate import count, shape
+from course.predict.experts import shared_layers
+from course.predict.first_layers import walked
 from course.problem import Run
 
 Columns = dict[str, np.ndarray]
@@ -21,8 +23,8 @@ Columns = dict[str, np.ndarray]
 class Stages:
     """Representative stages, arrays of shape (layouts, representatives).
 
-    `index` counts from 0; `layers` each holds; `stands_for` how many stages are like it (0: not there at all);
-    `has_input` and `has_head` are 1 where the input table and the output head sit.
+    `index` counts from 0; `layers` each holds, `mixture` of them with experts; `stands_for` how many stages are like it
+    (0: not there at all); `has_input` and `has_head` are 1 where the input table and the output head sit.
     """
 
     index: np.ndarray
@@ -30,6 +32,7 @@ class Stages:
     stands_for: np.ndarray
     has_input: np.ndarray
     has_head: np.ndarray
+    mixture: np.ndarray
 
 
 def stages(run: Run, columns: Columns) -> Stages:
@@ -39,10 +42,12 @@ def stages(run: Run, columns: Columns) -> Stages:
     under the rule `first-extra` the first stages take the rest.
     """
     p, chunks = columns["pipeline"], columns["pipeline"] * columns["interleave"]
+    if run.model.experts and 0 < (run.model.dense_layers or 0) < run.model.layers:
+        return _finish(*walked(run, columns), p)
     if run.layout is not None and run.layout.stage_layers is not None:
         layers = np.array([run.layout.stage_layers], float)
         index = np.arange(layers.shape[1], dtype=float)[None, :]
-        return _finish(index, layers, np.ones_like(layers), p)
+        return _finish(index, layers, np.ones_like(layers), _mixture(run, layers), p)
     total = float(run.model.layers)
     even = total % chunks == 0
     ends = ~even & ((total + 2) % chunks == 0) & (p > 1)
@@ -59,7 +64,12 @@ def stages(run: Run, columns: Columns) -> Stages:
     index = np.stack([np.zeros_like(p), np.minimum(1, p - 1), np.minimum(1 + more, p - 1), p - 1], axis=1)
     layers = np.stack([first, base + 1, base, last], axis=1)
     stands_for = np.stack([np.ones_like(p), np.maximum(more, 0), fewer, (p > 1).astype(float)], axis=1)
-    return _finish(index, layers, stands_for, p)
+    return _finish(index, layers, stands_for, _mixture(run, layers), p)
+
+
+def _mixture(run: Run, layers: np.ndarray) -> np.ndarray:
+    """Layers with experts where all layers are alike."""
+    return layers if run.model.experts and not run.model.dense_layers else np.zeros_like(layers)
 
 
 def layer_parameters(run: Run) -> float:
@@ -78,16 +88,24 @@ def layer_parameters(run: Run) -> float:
 def stage_parameters(run: Run, columns: Columns, stages: Stages) -> np.ndarray:
     """Parameters of each representative stage, before tensor and data-parallel sharding; shape as `stages`.
 
-    A tied table is stored once where one stage holds both ends, and on both ends of a pipeline.
+    Routed experts are left out: other ranks share them. A tied table is stored once where one stage holds both ends, and on both ends of a pipeline.
     """
     widths = shape(run.model)
     table = float(run.model.vocabulary * run.model.hidden)
     head = np.where((widths["embedding_tables"] == 2) | (columns["pipeline"] > 1), table, 0.0)[:, None]
     ends = stages.has_input * table + stages.has_head * (head + widths["outer_vectors"])
+    if run.model.experts:
+        dense, mixture = shared_layers(run.model)
+        return np.asarray((stages.layers - stages.mixture) * dense + stages.mixture * mixture + ends)
     return np.asarray(stages.layers * layer_parameters(run) + ends)
 
 
-def _finish(index: np.ndarray, layers: np.ndarray, stands_for: np.ndarray, p: np.ndarray) -> Stages:
+def _finish(
+    index: np.ndarray, layers: np.ndarray, stands_for: np.ndarray, mixture: np.ndarray, p: np.ndarray
+) -> Stages:
     has_input = (index == 0).astype(float)
     has_head = (index == p[:, None] - 1).astype(float)
-    return Stages(index, np.where(stands_for > 0, layers, 0.0), stands_for, has_input, has_head)
+    there = stands_for > 0
+    return Stages(
+        index, np.where(there, layers, 0.0), stands_for, has_input, has_head, np.where(there, mixture, 0.0)
+    )  # fmt: skip

@@ -10,7 +10,9 @@ import numpy as np
 
 from course.overlap import exposed_every_reduction, exposed_gather, exposed_reduction
 from course.place import group_bandwidth, point_to_point_time, ring_all_gather_time, ring_all_reduce_time
+from course.predict import groups
 from course.predict.constants import Constants
+from course.predict.experts import routed_parameters
 from course.predict.stages import Stages, stage_parameters
 from course.problem import Run
 from course.shard import pipeline_send_bytes, tensor_units
@@ -20,11 +22,15 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Link:
-    """The link a group's ring runs over: rate and latency of a message, and whether it `crosses` nodes."""
+    """The link a group's ring runs over: rate and latency of a message, and whether it `crosses` nodes.
+
+    `on_node` is the fewest ranks a group has on a node it touches, all of them where none crosses.
+    """
 
     bytes_per_s: np.ndarray
     latency_s: np.ndarray
     crosses: np.ndarray
+    on_node: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -39,20 +45,31 @@ class Traffic:
 def links(run: Run, columns: Columns, constants: Constants, order: tuple[str, ...]) -> dict[str, Link]:
     """The link of each axis, from its place in `order` (innermost first).
 
-    Two more entries cut the data axis: `shard`, neighbouring replicas that share one copy of the state, and `replica`,
-    the ranks that hold the same shard. Without hybrid sharding they are the whole axis and nothing.
+    `data` is the group that reduces gradients: replicas, and the context ranks of each. Two more entries cut it:
+    `shard`, neighbouring ranks that share one copy of the state, and `replica`, the ranks that hold the same shard.
+    Without hybrid sharding they are the whole group and nothing. A model with experts has their groups as well.
     """
     stride = {}
     inner = np.ones_like(columns["tensor"])
     for axis in order:
         stride[axis] = inner
         inner = inner * columns[axis]
-    # a send to the next stage is one message of one device, and uses one network card however many share its node
-    found = {axis: _link(run, constants, stride[axis], columns[axis], axis == "pipeline") for axis in order}
-    group = np.minimum(columns["shard_group"], columns["data"])
-    found["shard"] = _link(run, constants, stride["data"], group)
-    found["replica"] = _link(run, constants, stride["data"] * group, columns["data"] / group)
-    return found
+    # a send to one neighbour is one message of one device, and uses one network card however many share its node
+    sends = {"pipeline", "context"} if run.software.overlap_context else {"pipeline"}
+    found = {axis: _link(run, constants, stride[axis], columns[axis], axis in sends) for axis in order}
+    cuts = groups.data_and_context(columns, order, stride)
+    if run.model.experts:
+        cuts |= groups.experts(columns, order)
+    return found | {name: _group_link(run, constants, cut) for name, cut in cuts.items()}
+
+
+def _group_link(run: Run, constants: Constants, group: groups.Pattern) -> Link:
+    plain = _link(run, constants, group.stride, group.size)
+    apart = group.outer_size > 1
+    if not apart.any():
+        return plain
+    found = np.where(apart, groups.fewest(run.cluster.fabric.node_size, run.cluster.devices, group), plain.on_node)
+    return _link_of(run, constants, found, group.ranks, False)
 
 
 def _link(run: Run, constants: Constants, stride: np.ndarray, size: np.ndarray, one_card: bool = False) -> Link:
@@ -60,14 +77,17 @@ def _link(run: Run, constants: Constants, stride: np.ndarray, size: np.ndarray, 
     fabric, devices = run.cluster.fabric, run.cluster.devices
     kinds, place = np.unique(stride * (devices + 1.0) + size, return_inverse=True)
     table = [_fewest_on_a_node(fabric.node_size, devices, *divmod(int(kind), devices + 1)) for kind in kinds]
-    fewest = np.array(table, float)[place.reshape(stride.shape)]
-    crosses = fewest < size
+    return _link_of(run, constants, np.array(table, float)[place.reshape(stride.shape)], size, one_card)
+
+
+def _link_of(run: Run, constants: Constants, fewest: np.ndarray, size: np.ndarray, one_card: bool) -> Link:
+    fabric, crosses = run.cluster.fabric, fewest < size
     across = group_bandwidth(
         scale_up_bytes_per_s=constants.scale_up_bytes_per_s, scale_out_bytes_per_s=constants.scale_out_bytes_per_s,
         ranks_per_node=np.ones_like(size) if one_card else fewest,
     )  # fmt: skip
     rate = np.where(crosses, across, constants.scale_up_bytes_per_s)
-    return Link(rate, np.where(crosses, fabric.scale_out_latency_s, fabric.scale_up_latency_s), crosses)
+    return Link(rate, np.where(crosses, fabric.scale_out_latency_s, fabric.scale_up_latency_s), crosses, fewest)
 
 
 @lru_cache(maxsize=4096)
@@ -116,6 +136,11 @@ def data_traffic(
     most = np.maximum(stages.layers.max(axis=1), 1.0)
     bucket = stage_parameters(run, columns, stages).max(axis=1) / most / columns["tensor"]
     reduce_all, scatter, gather = _bucket_messages(run, columns, link, bucket)
+    if run.model.experts:  # the experts of a layer follow its other parameters, over the ranks that hold the same ones
+        own = routed_parameters(run.model, stages).max(axis=1) / most / columns["expert"] / columns["expert_tensor"]
+        also = _bucket_messages(run, columns, link, own, "expert_")
+        reduce_all, scatter, gather = reduce_all + also[0], scatter + also[1], gather + also[2]
+        ranks = np.maximum(ranks, columns["expert_data"])
     sharded, whole = columns["shard_optimizer"], 1 - columns["shard_optimizer"]
     weights = columns["shard_weights"]
     every = columns["shard_gradients"] * (columns["micro_batches"] - 1) + 1  # ZeRO-2 and 3 reduce every micro-batch
@@ -143,13 +168,15 @@ def data_traffic(
 
 
 def _bucket_messages(
-    run: Run, columns: Columns, link: dict[str, Link], parameters: np.ndarray
+    run: Run, columns: Columns, link: dict[str, Link], parameters: np.ndarray, of: str = ""
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Seconds to all-reduce, to reduce-scatter and to all-gather a bucket of parameters: (whole, scatter, gather)."""
     ranks, group = columns["data"] * columns["context"], columns["shard_group"]
+    if of:
+        ranks, group = columns["expert_data"], columns["expert_shards"]
     gradients = float(run.software.gradient_reduction_bytes) * parameters
     message = {
-        name: {"latency": link[name].latency_s, "bandwidth": link[name].bytes_per_s}
+        name: {"latency": link[of + name].latency_s, "bandwidth": link[of + name].bytes_per_s}
         for name in ("data", "shard", "replica")
     }
     weights = float(run.training.state.weights) * parameters
@@ -167,7 +194,7 @@ def pipeline_traffic(run: Run, columns: Columns, link: Link) -> Traffic:
     """Sends between stages: hidden in the steady state where the program overlaps them, never in fill and drain."""
     payload = pipeline_send_bytes(
         activation_bytes=2.0, hidden=run.model.hidden, micro_batch=columns["micro_batch"],
-        sequence_length=run.training.sequence_length, tensor=columns["tensor"],
+        sequence_length=run.training.sequence_length / columns["context"], tensor=columns["tensor"],
         sequence_sharded=columns["sequence_parallel"],
     )  # fmt: skip
     send = point_to_point_time(latency=link.latency_s, payload_bytes=payload, bandwidth=link.bytes_per_s)

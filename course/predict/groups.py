@@ -1,0 +1,112 @@
+"""Groups of ranks that are no single axis: experts folded into a stage's ranks, data and context ranks together.
+
+A group is described by where its ranks lie: `size` of them `stride` devices apart, and that pattern `outer_size` times,
+`outer_stride` apart. Ranks of a stage are numbered in the order of the axes, pipeline left out; expert-tensor ranks are
+the innermost of that numbering, expert ranks the next, ranks with the same experts the outermost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+Columns = dict[str, np.ndarray]
+FOLDED = ("tensor", "context", "data")
+"""The axes whose ranks expert groups are cut from."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Where the ranks of a group lie: columns over layouts."""
+
+    stride: np.ndarray
+    size: np.ndarray
+    outer_stride: np.ndarray
+    outer_size: np.ndarray
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """How many ranks the group has."""
+        return self.size * self.outer_size
+
+
+def pattern(stride: np.ndarray, size: np.ndarray, outer_stride: np.ndarray, outer_size: np.ndarray) -> Pattern:
+    """A pattern in its simplest form: two steps that continue each other are one.
+
+    >>> one = pattern(*(np.array([float(n)]) for n in (2, 4, 8, 3)))
+    >>> one.stride[0], one.size[0], one.outer_size[0]
+    (2.0, 12.0, 1.0)
+    """
+    alone = (size == 1) | (outer_size == 1) | (outer_stride == stride * size)
+    return Pattern(
+        np.where(size == 1, outer_stride, stride), np.where(alone, size * outer_size, size), outer_stride,
+        np.where(alone, 1.0, outer_size),
+    )  # fmt: skip
+
+
+def cut(columns: Columns, order: Sequence[str], stride: np.ndarray, size: np.ndarray) -> Pattern:
+    """Where ranks lie that are `stride` apart in the numbering of a stage's ranks, which a pipeline may interrupt."""
+    inside = np.ones_like(columns["data"])
+    for axis in order[: order.index("pipeline")]:
+        inside = inside * columns[axis]
+    near = np.gcd(size.astype(int), np.maximum(inside // stride, 1).astype(int)).astype(float)
+    far = np.where(stride >= inside, stride, inside) * columns["pipeline"]
+    return pattern(stride, near, far, size / near)
+
+
+def experts(columns: Columns, order: Sequence[str]) -> dict[str, Pattern]:
+    """The expert groups: `expert_tensor`, `expert`, `expert_data`, and the last one cut in shards and their copies."""
+    tensor, spread = columns["expert_tensor"], columns["expert_tensor"] * columns["expert"]
+    shards = columns["expert_shards"]
+    return {
+        "expert_tensor": cut(columns, order, np.ones_like(tensor), tensor),
+        "expert": cut(columns, order, tensor, columns["expert"]),
+        "expert_data": cut(columns, order, spread, columns["expert_data"]),
+        "expert_shard": cut(columns, order, spread, shards),
+        "expert_replica": cut(columns, order, spread * shards, columns["expert_data"] / shards),
+    }
+
+
+def data_and_context(columns: Columns, order: Sequence[str], stride: Columns) -> dict[str, Pattern]:
+    """The group that reduces gradients, and its neighbouring ranks that share one copy of the state, and the copies."""
+    first, second = sorted(("data", "context"), key=order.index)
+    shared = np.minimum(columns["shard_group"], columns["dense_ranks"])
+    near = np.gcd(shared.astype(int), columns[first].astype(int)).astype(float)
+    far = shared / near
+    return {
+        "data": pattern(stride[first], columns[first], stride[second], columns[second]),
+        "shard": pattern(stride[first], near, stride[second], far),
+        "replica": pattern(stride[first] * near, columns[first] / near, stride[second] * far, columns[second] / far),
+    }
+
+
+@lru_cache(maxsize=4096)
+def fewest_on_a_node(node: int, devices: int, stride: int, size: int, outer_stride: int, outer_size: int) -> int:
+    """The fewest ranks that a group of two steps has on a node it touches, over all groups; its size where none crosses.
+
+    >>> fewest_on_a_node(8, 32, 1, 4, 16, 2)  # devices 0 to 3 with 16 to 19, and so on
+    4
+    """
+    ranks, block = size * outer_size, outer_stride * outer_size
+    blocks = max(1, min(devices // block, node // math.gcd(block, node)))  # then the pattern begins again
+    place = np.arange(block * blocks)
+    first = place[(place // stride % size == 0) & (place // outer_stride % outer_size == 0)]
+    offsets = (stride * np.arange(size) + outer_stride * np.arange(outer_size)[:, None]).ravel()
+    on = (first[:, None] + offsets) // node
+    crossing = on.min(axis=1) != on.max(axis=1)
+    if not crossing.any():
+        return ranks
+    homes = on[crossing] + (on.max() + 1) * np.arange(int(crossing.sum()))[:, None]
+    return int(np.unique(homes, return_counts=True)[1].min())
+
+
+def fewest(node: int, devices: int, group: Pattern) -> np.ndarray:
+    """`fewest_on_a_node` for a column of groups."""
+    steps = np.stack([group.stride, group.size, group.outer_stride, group.outer_size], axis=1).astype(int)
+    kinds, place = np.unique(steps, axis=0, return_inverse=True)
+    table = [fewest_on_a_node(node, devices, *(int(n) for n in kind)) for kind in kinds]
+    return np.array(table, float)[place.ravel()]

@@ -1,0 +1,108 @@
+"""The layers a stage holds, by kind: what each takes to compute and what its collectives add.
+
+A model has layers without experts, layers with them, or the first few of the one kind and the rest of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from course.predict import context, experts
+from course.predict.compute import LayerTimes, layer_times
+from course.predict.constants import Constants
+from course.predict.stages import Stages
+from course.predict.traffic import Link, tensor_layer_time
+from course.problem import Run
+
+Columns = dict[str, np.ndarray]
+AXES = ("tensor", "context", "expert")
+"""The axes whose collectives stand inside a layer."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of layer: `held` counts them on each representative stage, the rest is seconds of a micro-batch.
+
+    `total` and `seen` are, by axis, all of its collectives and what of them the layer waits for; `cover` is how long it
+    takes, forward and backward, with what it waits for: other traffic can run beside that.
+    """
+
+    held: np.ndarray
+    times: LayerTimes
+    compute: np.ndarray
+    total: dict[str, np.ndarray]
+    seen: dict[str, np.ndarray]
+    cover: tuple[np.ndarray, np.ndarray]
+
+
+def kinds(run: Run, columns: Columns, stages: Stages, link: dict[str, Link], constants: Constants) -> list[Kind]:
+    """The kinds of layers of each layout, those without experts first."""
+    model, found = run.model, []
+    if not model.experts or model.dense_layers:
+        found.append(_kind(run, columns, stages.layers - stages.mixture, link, constants, False))
+    if model.experts:
+        found.append(_kind(run, columns, stages.mixture, link, constants, True))
+    return found
+
+
+def _kind(
+    run: Run, columns: Columns, held: np.ndarray, link: dict[str, Link], constants: Constants, mixture: bool
+) -> Kind:
+    layer = layer_times(run, columns, constants, mixture)
+    tensor_forward, tensor_backward = tensor_layer_time(run, columns, link["tensor"])
+    if mixture:
+        share = experts.tensor_share(run.model)
+        tensor_forward, tensor_backward = share * tensor_forward, share * tensor_backward
+    # the host's time is a floor: while a device waits for it, collectives run; with overlap they run beside compute too
+    idle = layer.forward_idle, layer.backward_idle
+    beside = (layer.forward, layer.backward) if run.software.overlap_tensor else idle
+    seen_forward = np.maximum(tensor_forward - beside[0], 0.0)
+    seen_tensor = seen_forward + np.maximum(tensor_backward - beside[1], 0.0)
+    total, seen = {"tensor": tensor_forward + tensor_backward}, {"tensor": seen_tensor}
+    cover = (layer.forward + seen_forward, layer.backward + seen_tensor - seen_forward)
+    left = [np.maximum(idle[0] - tensor_forward, 0.0), np.maximum(idle[1] - tensor_backward, 0.0)]
+    if run.software.overlap_tensor:
+        left = list(idle)
+
+    def add(axis: str, whole: tuple[np.ndarray, np.ndarray], waited: tuple[np.ndarray, np.ndarray]) -> None:
+        nonlocal cover
+        shown = [np.maximum(wait - idle, 0.0) for wait, idle in zip(waited, left, strict=True)]
+        for at, wait in enumerate(waited):
+            left[at] = np.maximum(left[at] - wait, 0.0)
+        total[axis], seen[axis] = whole[0] + whole[1], shown[0] + shown[1]
+        cover = (cover[0] + shown[0], cover[1] + shown[1])
+
+    if (columns["context"] > 1).any():
+        ring = link["context"]
+        core = (layer.core_forward, layer.core_backward)
+        add("context", *context.exchange(run, columns, core, ring.latency_s, ring.bytes_per_s))
+    if mixture and ((columns["expert"] > 1) | (columns["expert_tensor"] > 1)).any():
+        sent = experts.exchange(run, columns, link, constants)
+        add("expert", sent, sent)
+    return Kind(held, layer, layer.forward + layer.backward, total, seen, cover)
+
+
+def on_stages(kinds: list[Kind], of: str, axis: str | None = None) -> np.ndarray:
+    """Seconds a micro-batch of all layers of each stage: `compute`, or of one axis its `total` or what is `seen`."""
+    whole = np.zeros_like(kinds[0].held)
+    for kind in kinds:
+        one = getattr(kind, of) if axis is None else getattr(kind, of).get(axis)
+        if one is not None:
+            whole = whole + kind.held * one[:, None]
+    return whole
+
+
+def routed(run: Run) -> float:
+    """Parameters of all routed experts of the model."""
+    return (run.model.layers - (run.model.dense_layers or 0)) * experts.routed_layer(run.model)
+
+
+def cover(run: Run, kinds: list[Kind]) -> tuple[np.ndarray, np.ndarray]:
+    """How long a layer takes forward and backward, on average over the model: what other traffic can run beside."""
+    if len(kinds) == 1:
+        return kinds[0].cover
+    first = (run.model.dense_layers or 0) / run.model.layers
+    (forward, backward), (rest_forward, rest_backward) = (kind.cover for kind in kinds)
+    return first * forward + (1 - first) * rest_forward, first * backward + (1 - first) * rest_backward
