@@ -171,6 +171,7 @@ class Software(_Checked):
     overlap_tensor: bool
     overlap_pipeline: bool
     overlap_context: bool
+    overlap_expert: bool
     regather_in_backward: bool
     tensor_regather: bool
     bucket_bytes: int

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from course import catalog
-from course.compare.shapes import NoShape, is_latent, is_mixture, model_of
+from course.compare.shapes import NoShape, model_of
 from course.fields import RunFileError, show
 from course.formula import FormulaError
 from course.legality import SCHEDULES
-from course.problem import Accelerator, Cluster, Fabric, Layout, Run, Software, Training
+from course.problem import Accelerator, Cluster, Fabric, Layout, Model, Run, Software, Training
 from course.records.columns import Row, Value
 
 __all__ = ["PRECISIONS", "Skipped", "precision_of", "run_of"]
@@ -63,8 +63,8 @@ def run_of(row: Row) -> Run | Skipped:
 
     >>> row = {"id": "a-1", "model": "mpt-7b", "accelerator": "A100-80GB", "n_devices": 8, "dp": 8, "seq_len": 2048,
     ...        "global_batch_seqs": 64, "micro_batch": 2, "software": "torch-fsdp", "sharding": "zero3"}
-    >>> run_of(row).layout.sharding, run_of({**row, "cp": 2}).reason
-    ('zero3', 'context parallelism is not predicted yet')
+    >>> run_of(row).layout.sharding, run_of({**row, "mfu_convention_code": "lora"}).reason
+    ('zero3', 'LoRA trains a part of the weights: not predicted')
     """
     reason = _not_yet(row) or _blank(row)
     if reason:
@@ -86,12 +86,6 @@ def _not_yet(row: Row) -> str | None:
     if row.get("unfit"):
         return str(row["unfit"])
     notes, name = str(row.get("notes") or ""), str(row.get("model") or "")
-    if is_latent(row):
-        return "latent attention is not predicted yet"
-    if is_mixture(row):
-        return "experts are not predicted yet"
-    if int(row.get("cp") or 1) > 1:
-        return "context parallelism is not predicted yet"
     if row.get("mfu_convention_code") == "lora" or re.search(r"\blora\b", f"{name} {notes}", re.IGNORECASE):
         return "LoRA trains a part of the weights: not predicted"
     if re.search(r"(?<!no )\boffload", notes, re.IGNORECASE):
@@ -117,7 +111,7 @@ def _run(row: Row) -> Run | Skipped:
     if isinstance(accelerator, Skipped):
         return accelerator
     said: list[str] = []
-    fabric = _fabric(accelerator.id, row.get("fabric"), row.get("node_size"), said)
+    fabric = _fabric(accelerator.id, row.get("fabric"), row.get("node_size"), row["n_devices"], said)
     if isinstance(fabric, Skipped):
         return fabric
     recipe = _recipe(row, accelerator, said)
@@ -134,6 +128,7 @@ def _run(row: Row) -> Run | Skipped:
     devices: int = row["n_devices"]  # type: ignore[assignment]  # the column is whole
     cluster = Cluster(accelerator, fabric, devices)
     layout = _layout(row, recipe, software.order, fabric.node_size, said)
+    layout = _uneven(layout, model, recipe, said)
     if layout.schedule not in SCHEDULES:
         return Skipped(f"the schedule {show(layout.schedule)} is not predicted yet")
     name = str(row.get("id") or "a measured run")
@@ -151,7 +146,8 @@ def _accelerator(name: str, precision: str) -> Accelerator | Skipped:
     return catalog.accelerator(name, precision)
 
 
-def _fabric(accelerator: str, name: Value, node_size: Value, said: list[str]) -> Fabric | Skipped:
+def _fabric(accelerator: str, name: Value, node_size: Value, devices: Value, said: list[str]) -> Fabric | Skipped:
+    """The links of a row. Devices that do not fill the domains of fast links they need are taken as spread evenly."""
     if name is None:
         presets = catalog.fabrics_for(accelerator)
         if not presets:
@@ -162,7 +158,13 @@ def _fabric(accelerator: str, name: Value, node_size: Value, said: list[str]) ->
         found = catalog.fabric(str(name))
     except catalog.UnknownName:
         return Skipped(f"unknown fabric {show(str(name))}")
-    return replace(found, node_size=int(node_size)) if node_size is not None else found
+    if node_size is not None:
+        return replace(found, node_size=int(node_size))
+    domains = -(-int(devices or 0) // found.node_size)
+    if domains > 1 and devices % found.node_size and not devices % domains:  # type: ignore[operator]
+        said.append(f"{devices // domains} devices in each domain of fast links")  # type: ignore[operator]
+        return replace(found, node_size=devices // domains)  # type: ignore[operator]
+    return found
 
 
 def _recipe(row: Row, accelerator: Accelerator, said: list[str]) -> str | Skipped:
@@ -220,12 +222,32 @@ def _layout(row: Row, recipe: str, order: tuple[str, ...], node_size: int, said:
     interleave = int(row.get("vpp") or 1) if pipeline > 1 else 1
     return Layout(
         data=data, tensor=tensor, pipeline=pipeline, context=context, sharding=str(sharding),  # type: ignore[arg-type]
+        expert=int(row.get("ep") or 1), expert_tensor=int(row.get("etp") or 1),
         shard_group=group,  # type: ignore[arg-type]
         micro_batch=micro_batch, recompute=str(recompute), interleave=interleave,  # type: ignore[arg-type]
         schedule=str(row.get("schedule") or ("interleaved" if interleave > 1 else "1f1b")),
         sequence_parallel=_sequence_parallel(row, recipe, tensor, str(recompute)),
         order=_order(row.get("order"), order),
     )  # fmt: skip
+
+
+def _uneven(layout: Layout, model: Model, recipe: str, said: list[str]) -> Layout:
+    """Megatron takes a list of stages where layers do not divide; printed runs of mixtures used one and do not say it.
+
+    Embedding and head take a layer's place, and the chunks are as even as they can be.
+    """
+    parts = layout.pipeline * layout.interleave
+    if recipe != "megatron" or not model.experts or parts == 1 or 0 in (model.layers % parts, (model.layers + 2) % parts):
+        return layout
+    base, extra = divmod(model.layers + 2, parts)
+    sizes = [base + (part < extra) for part in range(parts)]
+    sizes[0] -= 1
+    sizes[-1] -= 1
+    if min(sizes) < 0:
+        return layout
+    said.append("layers of each stage")
+    stages = tuple(sum(sizes[stage :: layout.pipeline]) for stage in range(layout.pipeline))
+    return replace(layout, stage_layers=stages)
 
 
 def _sequence_parallel(row: Row, recipe: str, tensor: int, recompute: str) -> bool | None:

@@ -95,7 +95,8 @@ def predicted(rows: Iterable[Row]) -> list[Compared]:
             continue
         assert run.layout is not None
         runs[place] = run
-        together[run.model, run.training, run.software, run.cluster, run.layout.order].append(place)
+        same = (run.model, run.training, run.software, run.cluster, run.layout.order, run.layout.stage_layers)
+        together[same].append(place)
     for places in together.values():
         compared = _evaluated([listed[place] for place in places], [runs[place] for place in places])
         for place, one in zip(places, compared, strict=True):
@@ -129,7 +130,8 @@ def _columns(layouts: Sequence[Layout], run: Run) -> dict[str, np.ndarray]:
 def _evaluated(rows: Sequence[Row], runs: Sequence[Run]) -> list[Compared]:
     """Rows that ask the same question with different layouts."""
     layouts = [run.layout for run in runs if run.layout is not None]
-    question = replace(runs[0], layout=None)
+    uneven = layouts[0].stage_layers is not None
+    question = replace(runs[0], layout=layouts[0] if uneven else None)
     try:
         with np.errstate(all="ignore"):
             columns = _columns(layouts, question)

@@ -6,6 +6,7 @@ in parentheses behind the name, such as "(SFT)", is left off. Where neither know
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -15,15 +16,20 @@ from course.fields import RunFileError
 from course.problem import Model
 from course.records.columns import Row, Value
 
-__all__ = ["NoShape", "is_latent", "is_mixture", "known", "model_of"]
+__all__ = ["NoShape", "is_mixture", "known", "model_of"]
 
-_WIDTHS = ("n_layers", "hidden", "n_heads", "n_kv_heads", "ffn_hidden", "vocab", "gated_mlp")
+_WIDTHS = ("n_layers", "hidden", "n_heads", "n_kv_heads", "ffn_hidden", "vocab", "gated_mlp", "moe_experts", "moe_topk")
+_GIVEN = (*_WIDTHS, "head_size", "tied_embeddings", "params_b")
 _FIELDS = {
     "n_layers": "layers", "hidden": "hidden", "n_heads": "heads", "n_kv_heads": "kv_heads", "head_size": "head_size",
     "ffn_hidden": "ffn", "vocab": "vocabulary", "gated_mlp": "gated_mlp", "tied_embeddings": "tied_embeddings",
+    "moe_experts": "experts", "moe_topk": "experts_per_token",
 }  # fmt: skip
 _GPT = {"norm_size": 2, "attention_bias": "qkvo", "mlp_bias": True}
 """What a model with an ungated feed-forward has besides, as GPT-3 and its kin: LayerNorm and biases."""
+
+
+_LATENT = re.compile(r"(q|kv|rope|v)(\d+)")
 
 
 class NoShape(Exception):
@@ -70,16 +76,6 @@ def is_mixture(row: Row) -> bool:
     return bool(base.experts if isinstance(base, Model) else base and base["moe_experts"])
 
 
-def is_latent(row: Row) -> bool:
-    """True where the model the row names has latent attention.
-
-    >>> is_latent({"model": "deepseek-v3"}), is_latent({"model": "mpt-7b"})
-    (True, False)
-    """
-    base = known(str(row.get("model") or ""))
-    return bool(base.kv_lora if isinstance(base, Model) else base and base["mla"])
-
-
 def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
     """The model of a row and, in words, what had to be assumed of it.
 
@@ -91,13 +87,13 @@ def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
     >>> model_of(own)[0].gated_mlp, model_of({"model": "GPT 1T", "seq_len": 2048})[0].vocabulary
     (False, 51200)
     """
-    given = tuple(row.get(name) for name in (*_WIDTHS, "head_size", "tied_embeddings", "params_b"))
+    given = tuple(row.get(name) for name in _GIVEN)
     return _model_of(str(row.get("model") or ""), given, row.get("seq_len"))
 
 
 @cache
 def _model_of(name: str, given: tuple[Value, ...], sequence: Value) -> tuple[Model, tuple[str, ...]]:
-    row = dict(zip((*_WIDTHS, "head_size", "tied_embeddings", "params_b"), given, strict=True))
+    row = dict(zip(_GIVEN, given, strict=True))
     base = known(name)
     if isinstance(base, Model):
         return _over(base, row, sequence), ()
@@ -119,11 +115,33 @@ def _model_of(name: str, given: tuple[Value, ...], sequence: Value) -> tuple[Mod
         row["gated_mlp"] = row["ffn_hidden"] != 4 * hidden
         assumed.append("gated feed-forward" if row["gated_mlp"] else "feed-forward without a gate")
     row["n_kv_heads"] = row["n_kv_heads"] or heads
-    fields: dict[str, object] = {field: row[column] for column, field in _FIELDS.items() if column != "tied_embeddings"}
+    fields: dict[str, object] = {
+        field: row[column] for column, field in _FIELDS.items() if column not in ("tied_embeddings", "moe_experts", "moe_topk")
+    }
+    fields |= _mixture(row, base, assumed)
     if not row["gated_mlp"]:
         fields |= _GPT | {"learned_positions": sequence or 0}
     model = Model(name or "own model", **fields)  # type: ignore[arg-type]  # the columns are typed
     return _tied(model, row, assumed), tuple(assumed)
+
+
+def _mixture(row: dict[str, Value], base: Row | None, assumed: list[str]) -> dict[str, object]:
+    """Fields of experts and of latent attention: as known by the model's name, else as the row has them."""
+    if not row["moe_experts"]:
+        return {}
+    more = base or {}
+    width = more.get("moe_ffn") or row["ffn_hidden"]
+    fields: dict[str, object] = {
+        "experts": row["moe_experts"], "expert_ffn": width, "shared_experts": more.get("shared_experts") or 0,
+        "dense_layers": more.get("dense_layers") or 0, "experts_per_token": row["moe_topk"] or 1,
+    }  # fmt: skip
+    if not row["moe_topk"]:
+        assumed.append("one expert a token")
+    latent = dict(_LATENT.findall(str(more.get("mla") or "")))
+    if latent:
+        fields |= {"q_lora": int(latent["q"]), "kv_lora": int(latent["kv"]), "rope_head_size": int(latent["rope"])}
+        fields |= {"v_head_size": int(latent["v"]), "nope_head_size": more.get("head_dim")}
+    return fields
 
 
 def _over(base: Model, row: dict[str, Value], sequence: Value) -> Model:
@@ -131,8 +149,8 @@ def _over(base: Model, row: dict[str, Value], sequence: Value) -> Model:
     own = {field: row[column] for column, field in _FIELDS.items() if row[column] is not None}
     if base.learned_positions and sequence:
         own["learned_positions"] = sequence
-    if base.is_dense and "layers" in own:
-        own["dense_layers"] = own["layers"]
+    if not base.experts:
+        own["dense_layers"] = 0 if own.get("experts") else own.get("layers", base.layers)
     return replace(base, **own)  # type: ignore[arg-type]  # the columns are typed
 
 

@@ -148,8 +148,9 @@ def layer_times(
     core_forward, core_backward = _attention(run, widths, context, constants)
     device_forward = matmuls + core_forward + element_wise
     device_backward = 2 * matmuls + core_backward + 2 * element_wise
-    forward = layer_time(device_time=device_forward, host_time=constants.host_forward_s)
-    backward = layer_time(device_time=device_backward, host_time=constants.host_backward_s)
+    launches = experts.HOST_RATIO if mixture else 1.0
+    forward = layer_time(device_time=device_forward, host_time=constants.host_forward_s * launches)
+    backward = layer_time(device_time=device_backward, host_time=constants.host_backward_s * launches)
     forward_idle = forward - device_forward
     backward_idle = backward - device_backward + columns["full_recompute"] * forward_idle
     again = columns["full_recompute"] * forward + columns["core_recompute"] * core_forward

@@ -57,7 +57,8 @@ def _kind(
         tensor_forward, tensor_backward = share * tensor_forward, share * tensor_backward
     # the host's time is a floor: while a device waits for it, collectives run; with overlap they run beside compute too
     idle = layer.forward_idle, layer.backward_idle
-    beside = (layer.forward, layer.backward) if run.software.overlap_tensor else idle
+    work = layer.forward, layer.backward
+    beside = work if run.software.overlap_tensor else idle
     seen_forward = np.maximum(tensor_forward - beside[0], 0.0)
     seen_tensor = seen_forward + np.maximum(tensor_backward - beside[1], 0.0)
     total, seen = {"tensor": tensor_forward + tensor_backward}, {"tensor": seen_tensor}
@@ -80,7 +81,8 @@ def _kind(
         add("context", *context.exchange(run, columns, core, ring.latency_s, ring.bytes_per_s))
     if mixture and ((columns["expert"] > 1) | (columns["expert_tensor"] > 1)).any():
         sent = experts.exchange(run, columns, link, constants)
-        add("expert", sent, sent)
+        hidden = work if run.software.overlap_expert else (0.0, 0.0)
+        add("expert", sent, (np.maximum(sent[0] - hidden[0], 0.0), np.maximum(sent[1] - hidden[1], 0.0)))
     return Kind(held, layer, layer.forward + layer.backward, total, seen, cover)
 
 

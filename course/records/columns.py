@@ -25,7 +25,7 @@ RUN_COLUMNS: tuple[str, ...] = (
 
 OPTIONAL: tuple[str, ...] = (
     "fabric", "node_size", "head_size", "tied_embeddings", "sequence_parallel", "schedule", "order", "state",
-    "shard_group",
+    "shard_group", "etp",
 )  # fmt: skip
 """Columns a table of runs may have besides; `order` lists axes apart by blanks, innermost first."""
 
@@ -33,7 +33,7 @@ WHOLE = frozenset(
     {
         "year", "n_layers", "hidden", "n_heads", "n_kv_heads", "head_dim", "head_size", "ffn_hidden", "vocab",
         "moe_experts", "moe_topk", "shared_experts", "dense_layers", "moe_ffn", "seq_len", "global_batch_seqs",
-        "global_batch", "micro_batch", "n_devices", "dp", "tp", "pp", "vpp", "cp", "ep", "node_size", "shard_group",
+        "global_batch", "micro_batch", "n_devices", "dp", "tp", "pp", "vpp", "cp", "ep", "etp", "node_size", "shard_group",
         "n_rows", "nodes",
         "n_nodes", "accelerators_per_node", "n_runs_ok", "n_runs_failed", "grad_accum", "payload_bytes",
     }
