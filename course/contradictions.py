@@ -76,9 +76,7 @@ def _check_model(own: Mapping[str, Any], model: Model) -> None:
                 "a token cannot visit more experts than a layer has.",
             )
         if dense > model.layers:
-            raise _clash(
-                f"[model] dense_layers = {dense}", f"layers = {model.layers}", "the dense layers are some of the layers."
-            )
+            raise _clash(f"[model] dense_layers = {dense}", f"layers = {model.layers}", "they are some of the layers.")
     else:
         for name in ("experts_per_token", "shared_experts", "expert_ffn", "router_bias"):
             if getattr(model, name):

@@ -20,6 +20,8 @@ from course.compare.rows import ADDED
 from course.compare.scores import spearman
 from course.predict import predict
 
+LORA = "LoRA trains a part of the weights: not predicted"
+
 
 @pytest.fixture(scope="module")
 def whole() -> Comparison:
@@ -185,13 +187,14 @@ def test_fit_counts_refusals():
     big = {**TINY, "model": "llama-3.1-405b", "sharding": "none"}
     illegal = {**TINY, "tp": 3}
     lost = {"notes": "FAILED: crashed or out of memory"}
-    rows = [{**big, **lost}, {**illegal, **lost}, {**TINY, **lost}, TINY, big, illegal, {**TINY, "cp": 2, **lost}]
+    part = {"mfu_convention_code": "lora"}
+    rows = [{**big, **lost}, {**illegal, **lost}, {**TINY, **lost}, TINY, big, illegal, {**TINY, **part, **lost}]
     document = compare([{**row, "id": f"own-{i}"} for i, row in enumerate(rows)]).document
     assert document["fit"] == {
         "failed": {"rows": 3, "refused_memory": 1, "refused_legal": 1},
         "ran": {"rows": 3, "refused": 2},
     }
-    assert document["skipped"] == {"illegal: devices": 2, "context parallelism is not predicted yet": 1}
+    assert document["skipped"] == {"illegal: devices": 2, LORA: 1}
 
 
 # --- the whole of the records
@@ -219,7 +222,7 @@ def runs(tmp_path: Path) -> Path:
     rows = [
         measured({**TINY, **layout}, 1.1, id=f"own-{i}", mfu_convention_code="palm") for i, layout in enumerate(LAYOUTS)
     ]
-    rows += [{**TINY, "id": "own-8", "cp": 2}, {**TINY, "id": "own-9", "tp": 5}]
+    rows += [{**TINY, "id": "own-8", "model": "llama-3-8b (LoRA)"}, {**TINY, "id": "own-9", "tp": 5}]
     file = tmp_path / "runs.csv"
     file.write_text(text_of(rows), encoding="utf-8-sig")
     return file
@@ -233,7 +236,7 @@ def test_json_has_the_promised_keys(runs: Path, capsys: pytest.CaptureFixture[st
     assert set(document["groups"][0]) == {"id", "rows", "spearman", "regret", "regret_top3"}
     assert set(document["overall"]) == set(document["sources"][0])
     assert document["groups"][0]["regret"] == 0 and document["groups"][0]["spearman"] == pytest.approx(1)
-    assert document["skipped"] == {"context parallelism is not predicted yet": 1, "illegal: devices": 1}
+    assert document["skipped"] == {LORA: 1, "illegal: devices": 1}
     assert document["fit"]["ran"] == {"rows": 5, "refused": 1}
 
 
@@ -254,7 +257,7 @@ def test_output_holds_every_row(runs: Path, tmp_path: Path, capsys: pytest.Captu
         flops = 6 * 8.030e9 + 12 * 32 * 4096**2
         assert float(row["predicted_mfu"]) == pytest.approx(flops * 64 * 4096 / 16 / time / 989.4e12, rel=1e-3)
         assert row["predicted_fits"] in ("true", "false") and row["skipped"] == ""
-    assert written[4]["skipped"] == "context parallelism is not predicted yet" and written[4]["predicted_fits"] == ""
+    assert written[4]["skipped"] == LORA and written[4]["predicted_fits"] == ""
     assert written[5]["skipped"] == "illegal: devices" and written[5]["predicted_fits"] == "false"
     # What was written can be read, and is predicted as before.
     assert compare(read(target).rows).document == compare(read(runs).rows).document

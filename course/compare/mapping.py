@@ -160,10 +160,11 @@ def _fabric(accelerator: str, name: Value, node_size: Value, devices: Value, sai
         return Skipped(f"unknown fabric {show(str(name))}")
     if node_size is not None:
         return replace(found, node_size=int(node_size))
-    domains = -(-int(devices or 0) // found.node_size)
-    if domains > 1 and devices % found.node_size and not devices % domains:  # type: ignore[operator]
-        said.append(f"{devices // domains} devices in each domain of fast links")  # type: ignore[operator]
-        return replace(found, node_size=devices // domains)  # type: ignore[operator]
+    held = int(devices or 0)
+    domains = -(-held // found.node_size)
+    if domains > 1 and held % found.node_size and held % domains == 0:
+        said.append(f"{held // domains} devices in each domain of fast links")
+        return replace(found, node_size=held // domains)
     return found
 
 
@@ -237,7 +238,8 @@ def _uneven(layout: Layout, model: Model, recipe: str, said: list[str]) -> Layou
     Embedding and head take a layer's place, and the chunks are as even as they can be.
     """
     parts = layout.pipeline * layout.interleave
-    if recipe != "megatron" or not model.experts or parts == 1 or 0 in (model.layers % parts, (model.layers + 2) % parts):
+    divides = 0 in (model.layers % parts, (model.layers + 2) % parts)
+    if recipe != "megatron" or not model.experts or divides:
         return layout
     base, extra = divmod(model.layers + 2, parts)
     sizes = [base + (part < extra) for part in range(parts)]

@@ -115,9 +115,8 @@ def _model_of(name: str, given: tuple[Value, ...], sequence: Value) -> tuple[Mod
         row["gated_mlp"] = row["ffn_hidden"] != 4 * hidden
         assumed.append("gated feed-forward" if row["gated_mlp"] else "feed-forward without a gate")
     row["n_kv_heads"] = row["n_kv_heads"] or heads
-    fields: dict[str, object] = {
-        field: row[column] for column, field in _FIELDS.items() if column not in ("tied_embeddings", "moe_experts", "moe_topk")
-    }
+    later = ("tied_embeddings", "moe_experts", "moe_topk")
+    fields: dict[str, object] = {field: row[column] for column, field in _FIELDS.items() if column not in later}
     fields |= _mixture(row, base, assumed)
     if not row["gated_mlp"]:
         fields |= _GPT | {"learned_positions": sequence or 0}

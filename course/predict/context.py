@@ -50,7 +50,7 @@ def buffer_bytes(run: Run, columns: Columns) -> np.ndarray:
     if not run.software.overlap_context:
         return others
     blocks = np.maximum(columns["context"] - 1, 1)
-    return others * np.minimum(2.0, blocks) / blocks
+    return np.asarray(others * np.minimum(2.0, blocks) / blocks)
 
 
 def exchange(
@@ -73,9 +73,9 @@ def exchange(
     seen = forward, backward
     if run.software.overlap_context:
         hops = np.maximum(ranks - 1, 1)
-        seen = tuple(  # type: ignore[assignment]
-            exposed_ring(ranks=ranks, compute_per_layer=work / ranks, communication_per_layer=all_of_it / hops)
-            for work, all_of_it in zip(core, (forward, backward), strict=True)
+        seen = (
+            exposed_ring(ranks=ranks, compute_per_layer=core[0] / ranks, communication_per_layer=forward / hops),
+            exposed_ring(ranks=ranks, compute_per_layer=core[1] / ranks, communication_per_layer=backward / hops),
         )
     again = columns["full_recompute"]
     return (forward, backward + again * forward), (seen[0], seen[1] + again * seen[0])

@@ -31,7 +31,7 @@ class Pattern:
     @property
     def ranks(self) -> np.ndarray:
         """How many ranks the group has."""
-        return self.size * self.outer_size
+        return np.asarray(self.size * self.outer_size)
 
 
 def pattern(stride: np.ndarray, size: np.ndarray, outer_stride: np.ndarray, outer_size: np.ndarray) -> Pattern:
@@ -86,7 +86,7 @@ def data_and_context(columns: Columns, order: Sequence[str], stride: Columns) ->
 
 @lru_cache(maxsize=4096)
 def fewest_on_a_node(node: int, devices: int, stride: int, size: int, outer_stride: int, outer_size: int) -> int:
-    """The fewest ranks that a group of two steps has on a node it touches, over all groups; its size where none crosses.
+    """The fewest ranks that a group of two steps has on a node it touches, over all; its size where none crosses.
 
     >>> fewest_on_a_node(8, 32, 1, 4, 16, 2)  # devices 0 to 3 with 16 to 19, and so on
     4

@@ -88,7 +88,8 @@ def layer_parameters(run: Run) -> float:
 def stage_parameters(run: Run, columns: Columns, stages: Stages) -> np.ndarray:
     """Parameters of each representative stage, before tensor and data-parallel sharding; shape as `stages`.
 
-    Routed experts are left out: other ranks share them. A tied table is stored once where one stage holds both ends, and on both ends of a pipeline.
+    Routed experts are left out: other ranks share them. A tied table is stored once where one stage holds both ends,
+    and on both ends of a pipeline.
     """
     widths = shape(run.model)
     table = float(run.model.vocabulary * run.model.hidden)

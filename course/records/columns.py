@@ -33,8 +33,8 @@ WHOLE = frozenset(
     {
         "year", "n_layers", "hidden", "n_heads", "n_kv_heads", "head_dim", "head_size", "ffn_hidden", "vocab",
         "moe_experts", "moe_topk", "shared_experts", "dense_layers", "moe_ffn", "seq_len", "global_batch_seqs",
-        "global_batch", "micro_batch", "n_devices", "dp", "tp", "pp", "vpp", "cp", "ep", "etp", "node_size", "shard_group",
-        "n_rows", "nodes",
+        "global_batch", "micro_batch", "n_devices", "dp", "tp", "pp", "vpp", "cp", "ep", "etp", "node_size",
+        "shard_group", "n_rows", "nodes",
         "n_nodes", "accelerators_per_node", "n_runs_ok", "n_runs_failed", "grad_accum", "payload_bytes",
     }
 )  # fmt: skip

@@ -1,0 +1,381 @@
+"""Experts, latent attention and context ranks in a prediction: conserved state and work, walked stages and groups."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course import catalog, records
+from course.compare import Skipped, run_of
+from course.legality import violations
+from course.predict import evaluate, predict
+from course.predict.columns import from_layout, to_layout
+from course.predict.constants import constants_for
+from course.predict.memory import memory
+from course.predict.stages import stages
+from course.predict.traffic import links
+from course.problem import Layout, Model, Run, loads
+from tests.test_predict import example, with_cluster, with_layout
+
+GIB = 2.0**30
+
+
+def mixture(preset: str, devices: int, batch: int = 1024, length: int = 4096, fabric: str = "h100-ib400") -> Run:
+    return loads(
+        f"""
+        [model]
+        preset = "{preset}"
+        [training]
+        tokens = 1e12
+        sequence_length = {length}
+        global_batch_sequences = {batch}
+        [cluster]
+        accelerator = "h100-sxm"
+        devices = {devices}
+        fabric = "{fabric}"
+        """
+    )
+
+
+def small(**fields: int) -> Model:
+    shape = {"layers": 12, "hidden": 1024, "heads": 8, "kv_heads": 4, "head_size": 128, "ffn": 4096}
+    shape["vocabulary"] = 32000
+    experts = {"experts": 16, "experts_per_token": 4, "expert_ffn": 512}
+    return Model("small", **{**shape, **experts, **fields})
+
+
+def with_model(run: Run, model: Model) -> Run:
+    return dataclasses.replace(run, model=model)
+
+
+# ------------------------------------------------------------------------------------------------ published counts
+@pytest.mark.parametrize(
+    ("preset", "total", "active"), [("mixtral-8x7b", 46.7e9, 12.9e9), ("deepseek-v3", 671e9, 37.5e9)]
+)
+def test_a_document_counts_what_was_published(preset: str, total: float, active: float) -> None:
+    found = predict(with_layout(mixture(preset, 64), data=64))["parameters"]
+    assert found["total"] == pytest.approx(total, rel=1e-3)
+    assert found["active"] == pytest.approx(active, rel=3e-3)  # DeepSeek prints 37e9, without the input table: 36.6e9
+    if preset == "deepseek-v3":
+        assert found["active"] - 129280 * 7168 == pytest.approx(36.6e9, rel=2e-3)
+
+
+# ------------------------------------------------------------------------------------------------ state
+FOLDS = st.tuples(*(st.sampled_from([1, 2, 4]) for _ in range(4)), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(FOLDS, st.sampled_from(["none", "zero1", "zero2", "zero3"]), st.sampled_from([0, 2, 12]))
+def test_no_byte_of_state_is_lost_or_invented(fold: tuple[int, ...], sharding: str, dense: int) -> None:
+    """Over all devices, shards add up to the state, and what is not sharded to its copies."""
+    data, tensor, pipeline, context, expert, expert_tensor = fold
+    run = with_model(mixture("mixtral-8x7b", data * tensor * pipeline * context), small(dense_layers=dense))
+    layout = Layout(
+        data=data, tensor=tensor, pipeline=pipeline, context=context, expert=expert, expert_tensor=expert_tensor,
+        sharding=sharding,
+    )  # fmt: skip
+    run = dataclasses.replace(run, layout=layout)
+    columns = from_layout(layout, run)
+    if any(column.any() for column in violations(run, columns).values()):
+        return
+    # every stage in turn as the fullest: all others are hidden from the search for it
+    every = stages(run, columns)
+    held = dict.fromkeys(("weights", "gradients", "optimizer"), 0.0)
+    for place in range(every.layers.shape[1]):
+        if every.stands_for[0, place] == 0:
+            continue
+        alone = dataclasses.replace(
+            every, stands_for=np.where(np.arange(every.layers.shape[1]) == place, every.stands_for, 0.0)
+        )
+        parts = memory(run, columns, alone).parts
+        for name in held:
+            held[name] += float(parts[name][0] * every.stands_for[0, place]) * data * tensor * context
+    routed = (12 - dense) * 16 * 3 * 1024 * 512
+    attention = 12 * (2 * 1024 * 1024 + 2 * 1024 * 512 + 2 * 1024)
+    rest = attention + dense * 3 * 1024 * 4096 + (12 - dense) * 1024 * 16 + 2 * 32000 * 1024 + 1024
+    for name, width, from_rung in (("weights", 2, 3), ("gradients", 4, 2), ("optimizer", 12, 1)):
+        sharded = ("none", "zero1", "zero2", "zero3").index(sharding) >= from_rung
+        copies = 1 if sharded else data * context
+        expert_copies = 1 if sharded else tensor * context * data / (expert * expert_tensor)
+        assert held[name] == pytest.approx(width * (rest * copies + routed * expert_copies)), name
+
+
+def test_mixtral_by_hand() -> None:
+    """TP 2, EP 8 on 64 devices: each holds half of what is shared, and one expert of every layer whole."""
+    document = predict(with_layout(mixture("mixtral-8x7b", 64, 256), data=32, tensor=2, expert=8, sharding="zero1"))
+    h, f, layers, tokens = 4096, 14336, 32, 4096
+    shared = layers * (2 * h * h + 2 * h * 1024 + 8 * h + 2 * h) + 2 * 32000 * h + h
+    routed = layers * 3 * h * f * 8
+    parts = document["memory"]["parts_gib"]
+    assert parts["weights"] * GIB == pytest.approx(2 * (shared / 2 + routed / 8))
+    # what is shared has 32 replicas; of an expert there are 64 / 8 copies
+    assert parts["optimizer"] * GIB == pytest.approx(12 * (shared / 2 / 32 + routed / 8 / 8))
+    around, inside = 4 * 2 * h / 2, 2 * (2 * h + 2 * 1024 + 2 * 3 * f) / 2  # norms and inputs; Q, K, V, output, experts
+    copies = 2 * 2 * h / 2  # two of each token, on one of two tensor ranks
+    assert parts["activations"] * GIB == pytest.approx(tokens * layers * (around + inside + copies))
+    expert = document["step"]["communication"]["expert"]
+    run = mixture("mixtral-8x7b", 64, 256)
+    rate, latency = constants_for(run).scale_up_bytes_per_s, run.cluster.fabric.scale_up_latency_s
+    one = latency + 2 * tokens / 2 * 2 * h * 7 / 8 / rate
+    assert expert["total_s"] == pytest.approx(8 * layers * 4 * one)  # 256 sequences on 32 replicas
+    assert expert["link"] == "inside a node"
+
+
+def test_deepseek_by_hand() -> None:
+    """PP 16, EP 64: the second stage holds 4 layers, of which all have experts; latents beside wide Q, K, V, O."""
+    run = mixture("deepseek-v3", 2048, 15360)
+    layout = {"stage_layers": (4,) * 14 + (3, 2), "expert": 64, "sharding": "zero1"}
+    document = predict(with_layout(run, data=128, pipeline=16, **layout))
+    h, a = 7168, 128
+    attention = h * 1536 + 1536 * a * 192 + h * 576 + 512 * a * 256 + a * 128 * h + 1536 + 512 + 2 * h
+    mixed = attention + 256 * h + 256 + 3 * h * 2048
+    memory = document["memory"]
+    assert memory["stage"] == 1
+    assert memory["parts_gib"]["weights"] * GIB == pytest.approx(2 * 4 * (mixed + 256 / 64 * 3 * h * 2048))
+    wide = a * 192 + a * 192 + a * 128 + a * 128
+    saved = 2 * (4 * h + wide + 2 * 1536 + 2 * 512 + 3 * 9 * 2048 + 8 * h)
+    assert memory["parts_gib"]["activations"] * GIB == pytest.approx(4096 * 4 * saved * 15)  # 1F1B: 15 in flight
+    assert document["step"]["communication"]["expert"]["link"] == "between nodes"
+
+
+# ------------------------------------------------------------------------------------------------ work
+@pytest.mark.parametrize("preset", ["llama-3-8b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"])
+@pytest.mark.parametrize("fold", [(16, 1, 1, 1), (4, 1, 4, 1), (8, 2, 1, 8), (2, 2, 4, 4)])
+def test_the_work_of_a_step_is_that_of_the_model(preset: str, fold: tuple[int, int, int, int]) -> None:
+    """With free memory traffic and no host, time x peak is what the conventions count, whatever the layout."""
+    data, tensor, context, expert = fold
+    run = mixture(preset, 16, 64, 8192)
+    run = with_cluster(run, "accelerator", memory_bytes_per_s=1e16)
+    layout = {"expert": expert} if run.model.experts else {}
+    run = with_layout(run, data=data, tensor=tensor, context=context, **layout)
+    plain = dataclasses.replace(
+        constants_for(run), matmul_share=0.5, attention_share=0.5, host_forward_s=0.0, host_backward_s=0.0
+    )
+    document = predict(run, plain)
+    full, causal = (document["flops_per_token"][name] for name in ("full_attention", "causal_attention"))
+    attention = full - causal  # half the square, three times
+    # flash attention's backward is 2.5 forwards, not 2
+    expected = (causal - attention + attention / 3 * 3.5) * 64 * 8192
+    assert document["step"]["compute_s"] * 16 * 0.5 * 989.4e12 == pytest.approx(expected, rel=2e-3)
+
+
+def test_few_rows_an_expert_wait_for_its_weights() -> None:
+    """128 experts on one device: a short micro-batch reads all of them for a handful of rows each."""
+    run = with_layout(mixture("qwen3-30b-a3b", 16, 16, 256), data=16)
+    bare = dataclasses.replace(constants_for(run), host_forward_s=0.0, host_backward_s=0.0)
+    compute = predict(run, bare)["step"]["compute_s"]
+    weights = 48 * 128 * 3 * 2048 * 768 * 2  # bytes, read once forward and twice backward
+    assert compute > 3 * weights / run.cluster.accelerator.memory_bytes_per_s
+    assert compute < 1.5 * 3 * weights / run.cluster.accelerator.memory_bytes_per_s
+
+
+# ------------------------------------------------------------------------------------------------ context
+@pytest.mark.parametrize("degree", [2, 4, 16])
+def test_a_context_rank_holds_what_a_shorter_sequence_would(degree: int) -> None:
+    long = mixture("llama-3-8b", 64, 64, 8192 * degree)
+    short = mixture("llama-3-8b", 64, 64, 8192)
+    shared = predict(with_layout(long, data=64 // degree, context=degree))["memory"]["parts_gib"]
+    alone = predict(with_layout(short, data=64))["memory"]["parts_gib"]
+    for name in ("activations", "logits", "weights", "gradients", "optimizer"):
+        assert shared[name] == pytest.approx(alone[name]), name
+    blocks = min(2, degree - 1) * 2 * 2 * 8 * 128 * 8192  # keys and values of two blocks of 8192 tokens
+    assert (shared["buffers"] - alone["buffers"]) * GIB == pytest.approx(blocks)
+
+
+def test_context_ranks_share_the_state_with_the_replicas() -> None:
+    run = mixture("llama-3-8b", 64, 64)
+    parts = predict(with_layout(run, data=16, context=4, sharding="zero3"))["memory"]["parts_gib"]
+    assert (parts["weights"] + parts["gradients"] + parts["optimizer"]) * GIB == pytest.approx(18 * 8_030_261_248 / 64)
+    traffic = predict(with_layout(run, data=1, tensor=8, context=8, sharding="zero1"))["step"]["communication"]["data"]
+    assert traffic["total_s"] > 0 and traffic["link"] == "between nodes"
+
+
+def test_a_ring_hides_behind_long_blocks_and_a_gather_never() -> None:
+    """Attention on a block grows with its square, its keys and values with its length."""
+    for length, hidden in ((1024, False), (1 << 20, True)):
+        run = with_layout(mixture("llama-3-8b", 8, 8, length), context=8)
+        bare = dataclasses.replace(constants_for(run), host_forward_s=0.0, host_backward_s=0.0)
+        ring = predict(run, bare)["step"]["communication"]["context"]
+        assert (ring["exposed_s"] == 0) is hidden
+        gathers = dataclasses.replace(run, software=dataclasses.replace(run.software, overlap_context=False))
+        whole = predict(gathers, bare)["step"]["communication"]["context"]
+        assert whole["exposed_s"] == whole["total_s"] == pytest.approx(ring["total_s"])
+    rate, latency = constants_for(run).scale_up_bytes_per_s, run.cluster.fabric.scale_up_latency_s
+    unit = 7 * latency + 2 * 2 * 8 * 128 * length * 7 / 8 / rate
+    assert ring["total_s"] == pytest.approx(8 * 32 * 3 * unit)  # one forward, two backward
+
+
+# ------------------------------------------------------------------------------------------------ stages
+@settings(max_examples=80, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4), st.integers(0, 40), st.sampled_from(["even", "ends"]))
+def test_stages_know_how_many_of_their_layers_have_experts(p: int, v: int, size: int, dense: int, kind: str) -> None:
+    v = 1 if p == 1 else v
+    layers = p * v * size - (2 if kind == "ends" and p > 1 else 0)
+    dense = min(dense, layers - 1)
+    if layers < 2 or dense < 1:
+        return
+    run = with_model(mixture("mixtral-8x7b", p), small(layers=layers, dense_layers=dense))
+    rule = "ends-one-fewer" if kind == "ends" else "even"
+    run = dataclasses.replace(run, software=dataclasses.replace(run.software, stage_rule=rule))
+    columns = {name: np.array([float(value)]) for name, value in (("pipeline", p), ("interleave", v))}
+    ours = stages(run, columns)
+    pieces = [*["dense"] * dense, *["mixture"] * (layers - dense)]
+    if kind == "ends" and p > 1:
+        pieces = ["table", *pieces, "table"]
+    elif (layers % (p * v)) or (rule == "ends-one-fewer" and (layers + 2) % (p * v) == 0 and p > 1):
+        return
+    held = [[pieces[at] for at in range(len(pieces)) if at // size % p == stage] for stage in range(p)]
+    real = [
+        (stage_pieces.count("dense") + stage_pieces.count("mixture"), stage_pieces.count("mixture"), stage == 0,
+         stage == p - 1)
+        for stage, stage_pieces in enumerate(held)
+    ]  # fmt: skip
+    expected = {one: (real.index(one), real.count(one)) for one in real}
+    found = {
+        (int(ours.layers[0, at]), int(ours.mixture[0, at]), bool(ours.has_input[0, at]), bool(ours.has_head[0, at])): (
+            int(ours.index[0, at]), int(ours.stands_for[0, at])
+        )
+        for at in range(ours.layers.shape[1]) if ours.stands_for[0, at] > 0
+    }  # fmt: skip
+    assert found == expected
+
+
+# ------------------------------------------------------------------------------------------------ groups
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 4]), min_size=4, max_size=4), st.sampled_from([2, 4, 6, 8]),
+    st.permutations(["tensor", "context", "data", "pipeline"]), st.integers(0, 10**6),
+)  # fmt: skip
+def test_expert_groups_are_cut_from_the_ranks_of_a_stage(
+    degrees: list[int], node: int, order: list[str], draw: int
+) -> None:
+    at = dict(zip(("tensor", "context", "data", "pipeline"), degrees, strict=True))
+    stage = at["tensor"] * at["context"] * at["data"]
+    inside = 1
+    for axis in order[: order.index("pipeline")]:
+        inside *= at[axis]
+    # groups that a pipeline in between cuts through the middle of are left out: programs refuse them
+    fits = [
+        (e, t) for t, e in itertools.product(range(1, stage + 1), repeat=2)
+        if stage % (e * t) == 0 and all(inside % n == 0 or n % inside == 0 for n in (t, e * t))
+    ]  # fmt: skip
+    expert, expert_tensor = fits[draw % len(fits)]
+    devices = stage * at["pipeline"]
+    run = with_cluster(with_cluster(mixture("mixtral-8x7b", 8), devices=devices), "fabric", node_size=node)
+    layout = Layout(**at, expert=expert, expert_tensor=expert_tensor)
+    found = links(run, from_layout(layout, run), constants_for(run), tuple(order))
+
+    numbered: dict[int, list[int]] = {}  # stage -> its devices in the order of the axes
+    for device in range(devices):
+        place, left = {}, device
+        for axis in order:
+            left, place[axis] = divmod(left, at[axis])
+        numbered.setdefault(place["pipeline"], []).append(device)
+    cut = {"expert_tensor": (1, expert_tensor), "expert": (expert_tensor, expert),
+           "expert_data": (expert * expert_tensor, stage // (expert * expert_tensor))}  # fmt: skip
+    for name, (stride, size) in cut.items():
+        thin = []
+        for ranks in numbered.values():
+            for first in range(stage):
+                if first // stride % size == 0:
+                    homes = [ranks[first + stride * step] // node for step in range(size)]
+                    thin += [min(homes.count(home) for home in homes)] if len(set(homes)) > 1 else []
+        assert bool(found[name].crosses[0]) is bool(thin), name
+        assert found[name].on_node[0] == (min(thin) if thin else size), name
+
+
+def test_the_group_that_reduces_gradients_holds_context_ranks_too() -> None:
+    run = mixture("llama-3-8b", 64)
+    layout = Layout(data=4, context=4, pipeline=4, sharding="zero1")
+    for order, near in ((("context", "data", "pipeline", "tensor"), 8), (("context", "pipeline", "data", "tensor"), 4)):
+        found = links(run, from_layout(layout, run), constants_for(run), order)["data"]
+        assert found.crosses[0] and found.on_node[0] == near
+
+
+# ------------------------------------------------------------------------------------------------ legality
+@pytest.mark.parametrize(
+    ("preset", "layout", "code"),
+    [
+        ("llama-3-8b", {"data": 8, "expert": 2}, "no_experts"),
+        ("mixtral-8x7b", {"data": 8, "expert": 3}, "experts"),
+        ("mixtral-8x7b", {"data": 2, "pipeline": 4, "expert": 4}, "expert_fold"),
+        ("mixtral-8x7b", {"data": 9, "expert_tensor": 9}, "expert_ffn"),
+        ("mixtral-8x7b", {"data": 4, "tensor": 2, "expert": 8, "sequence_parallel": False}, "expert_tokens"),
+        ("deepseek-v3", {"tensor": 3, "data": 1}, "shared_ffn"),
+        ("llama-3-8b", {"context": 3, "data": 1}, "context"),
+    ],
+)
+def test_what_experts_and_context_ranks_forbid(preset: str, layout: dict[str, int], code: str) -> None:
+    one = Layout(**layout)
+    run = with_layout(mixture(preset, one.devices, 72), **layout)
+    assert {name for name, broken in violations(run, from_layout(one, run)).items() if broken.any()} >= {code}
+    said = predict(run)["reasons"]
+    assert said and all("{" not in sentence for sentence in said)
+
+
+# ------------------------------------------------------------------------------------------------ the whole
+LAYOUTS = [
+    {"data": 16, "tensor": 2, "pipeline": 1, "context": 2, "expert": 8, "sharding": "zero1"},
+    {"data": 8, "tensor": 2, "pipeline": 2, "context": 2, "expert": 4, "expert_tensor": 2, "sharding": "zero2"},
+    {"data": 8, "tensor": 1, "pipeline": 4, "context": 2, "expert": 16, "sharding": "zero3", "recompute": "full"},
+    {"data": 16, "tensor": 4, "pipeline": 1, "context": 1, "expert": 2, "expert_tensor": 4, "shard_group": 8,
+     "sharding": "zero3"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dense", [0, 3])
+def test_parts_add_up_and_one_layout_is_a_column(layout: dict[str, object], dense: int) -> None:
+    run = with_model(mixture("mixtral-8x7b", 64), small(dense_layers=dense, shared_experts=1))
+    document = predict(with_layout(run, **layout))
+    assert document["legal"], document["reasons"]
+    step, memory = document["step"], document["memory"]
+    exposed = [axis["exposed_s"] for axis in step["communication"].values()]
+    assert step["time_s"] == pytest.approx(step["compute_s"] + step["bubble_s"] + step["other_s"] + sum(exposed))
+    for name, axis in step["communication"].items():
+        assert 0 <= axis["exposed_s"] <= axis["total_s"] * (1 + 1e-12), name
+    assert step["communication"]["expert"]["total_s"] > 0
+    assert sum(memory["parts_gib"].values()) == pytest.approx(memory["peak_gib"])
+    rows = [from_layout(Layout(**one), run) for one in LAYOUTS]
+    columns = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    at = LAYOUTS.index(layout)
+    together = evaluate(run, columns, run.software.order)
+    assert float(together["time_s"][at]) == pytest.approx(step["time_s"], rel=1e-12)
+    assert float(together["peak_bytes"][at]) / GIB == pytest.approx(memory["peak_gib"], rel=1e-12)
+    back = to_layout(columns, at, run.software.order)
+    assert (back.expert, back.expert_tensor, back.context) == tuple(
+        layout.get(name, 1) for name in ("expert", "expert_tensor", "context")
+    )
+
+
+def test_tokens_beside_compute_show_less() -> None:
+    run = with_layout(mixture("deepseek-v3", 512, 4096), data=64, tensor=1, pipeline=8, expert=64,
+                      stage_layers=(8, 8, 8, 8, 8, 7, 7, 7))  # fmt: skip
+    waits = predict(run)["step"]["communication"]["expert"]
+    beside = dataclasses.replace(run, software=dataclasses.replace(run.software, overlap_expert=True))
+    hides = predict(beside)["step"]["communication"]["expert"]
+    assert waits["exposed_s"] == pytest.approx(waits["total_s"], rel=0.05)
+    assert hides["total_s"] == pytest.approx(waits["total_s"])
+    assert hides["exposed_s"] < waits["exposed_s"]
+
+
+# ------------------------------------------------------------------------------------------------ published runs
+def test_published_rows_with_experts_reach_a_prediction() -> None:
+    by_id = {row["id"]: row for row in records.runs()}
+    run = run_of(by_id["mbr-0276"])  # DeepSeek V3 on 1,024 H100: 61 layers on 32 chunks
+    assert not isinstance(run, Skipped) and run.layout is not None
+    assert (run.layout.expert, sum(run.layout.stage_layers or ())) == (64, 61)
+    named = catalog.model("deepseek-v3")
+    assert dataclasses.replace(run.model, name=named.name, router_bias=True) == named
+    assert not isinstance(run_of(by_id["mbr-0039"]), Skipped)  # Llama 3.1 405B with 2 context ranks
+
+
+def test_the_dense_examples_have_neither() -> None:
+    document = predict(example("llama-3.1-405b-16384-h100"))
+    for axis in ("context", "expert"):
+        assert document["step"]["communication"][axis] == {"total_s": 0.0, "exposed_s": 0.0, "link": None}
