@@ -32,8 +32,8 @@ RULES: dict[str, str] = {
     "shared_ffn": "shared experts of together {shared_ffn} do not split over {tensor:.0f} tensor ranks",
     "expert_fold": "expert x expert_tensor = {fold:.0f} must divide the {group:.0f} ranks of a stage "
     "(tensor x context x data)",
-    "expert_tokens": "without sequence parallelism each of {tensor:.0f} tensor ranks would send every token to the "
-    "experts of others",
+    "expert_tokens": "without sequence parallelism each of {tensor:.0f} tensor ranks holds every token, and would send "
+    "it to the experts, or pass it through them, {tensor:.0f} times",
     "layers": "{layers} layers (or {layers} + 2, embedding and head counted) do not spread over "
     "{pipeline:.0f} stages of {interleave:.0f} chunks",
     "stage_layers": "stage_layers must list {pipeline:.0f} stages that add up to {layers} layers",
@@ -92,7 +92,7 @@ def violations(run: Run, columns: Columns) -> dict[str, np.ndarray]:
         "expert_ffn": (model.expert_ffn % e_t != 0) & (model.experts > 0),
         "shared_ffn": (shared_ffn % t != 0) & (model.experts > 0),
         "expert_fold": (t * c * d) % (e * e_t) != 0,
-        "expert_tokens": (e > 1) & (t > 1) & (columns["sequence_parallel"] == 0),
+        "expert_tokens": ((e > 1) | (e_t < t)) & (t > 1) & (columns["sequence_parallel"] == 0) & (model.experts > 0),
         "layers": ~spread & (not stages_named),
         "stage_layers": np.full(p.shape, named_wrong) | ((p != lengths) & stages_named),
         "interleave": ((v > 1) & (~interleaved | (p == 1))) | (interleaved & (v == 1)),

@@ -18,7 +18,17 @@ RULES: dict[str, str] = {
     "heads": "the attention heads of the model must split over the tensor ranks",
     "kv_heads": "the key/value heads of the model must split over the tensor ranks where the program copies none",
     "ffn": "the feed-forward width of the model must split over the tensor ranks",
-    "sequence": "the tokens of a sequence must split over the tensor ranks, as sequence parallelism wants",
+    "sequence": "the tokens of a sequence must split over the tensor and context ranks, as sequence parallelism wants",
+    "context": "a sequence must split into an early and a late chunk for every context rank, so that each gets an even "
+    "share of the causal half (Megatron and torchtitan; a program that gives each rank one piece needs only that)",
+    "no_experts": "expert and expert_tensor need a model with experts",
+    "experts": "the experts of a layer must spread evenly over the expert ranks",
+    "expert_ffn": "the width of an expert must split over the expert-tensor ranks",
+    "shared_ffn": "the width of the shared experts together must split over the tensor ranks",
+    "expert_fold": "expert x expert_tensor must divide tensor x context x data: experts fold into the ranks of a stage "
+    "(Megatron since 2024, torchtitan; older programs and DeepSpeed want expert to divide data)",
+    "expert_tokens": "where tensor ranks meet expert ranks, or share experts less finely than the rest, sequence "
+    "parallelism must share out the tokens",
     "layers": "the layers, or the layers + 2 with embedding and head counted, must spread over all stages and chunks",
     "stage_layers": "stage_layers must list as many stages as pipeline says, and add up to the layers of the model",
     "interleave": "several chunks a stage need the interleaved schedule and at least 2 stages, and that schedule at "

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Columns = dict[str, np.ndarray]
 HOST_RATIO = 3.0
 """Operations the host launches for a mixture layer over those for a dense one, counted: some 12 in a dense layer
-(norms, projections, rotary turn, attention, sums, MLP), 24 more for router, top-k, balance, counts, sorts, exchanges."""
+(norms, projections, rotary turn, attention, sums, MLP), 24 more for router, top-k, balance, counts, sorts and sends."""
 
 NOTE = "experts get equal shares of the tokens, none is dropped, and every copy of a token travels"
 

@@ -154,4 +154,13 @@ def _(given):
         ) for tensor in (1, given["tp"])
     }  # fmt: skip
     length = given["T"] * scores[given["tp"]] * given["tp"] / scores[1]
-    return {"tp_attention": length, "between_blocks_no_sp": kept(0), "between_blocks_sp": kept(1)}
+    # a context rank holds its share of every sequence, in attention too: activations over those of one token
+    run = run_with(given["cp"], f"context = {given['cp']}", sequence_length=given["T"])
+    one = estimate.token_layer_bytes(
+        **estimate.pick(estimate.token_layer_bytes, estimate.shape(run.model)), sequence_length=given["T"],
+        activation_bytes=2, tensor=1, sequence_sharded=0, core_recompute=0, unfused_attention=0, dropout=0,
+    )  # fmt: skip
+    held = predict(run)["memory"]["parts_gib"]["activations"] * 2**30 / (one * run.model.layers)
+    return {
+        "tp_attention": length, "between_blocks_no_sp": kept(0), "between_blocks_sp": kept(1), "cp_rank": held,
+    }  # fmt: skip
