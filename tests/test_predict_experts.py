@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course import catalog, records
+from course.answer.facts import sent_bytes
 from course.compare import Skipped, run_of
 from course.legality import violations
 from course.predict import evaluate, predict
@@ -124,6 +125,21 @@ def test_mixtral_by_hand() -> None:
     one = latency + 2 * tokens / 2 * 2 * h * 7 / 8 / rate
     assert expert["total_s"] == pytest.approx(8 * layers * 4 * one)  # 256 sequences on 32 replicas
     assert expert["link"] == "inside a node"
+
+
+def test_bytes_sent_by_hand() -> None:
+    """Mixtral with TP 2, CP 2, EP 8 on 64 devices: 16 replicas take 16 micro-batches each."""
+    run = mixture("mixtral-8x7b", 64, 256)
+    layout = Layout(data=16, tensor=2, context=2, expert=8, sharding="zero1")
+    sent = sent_bytes(run, from_layout(layout, run))
+    h, f, passes, tokens = 4096, 14336, 16 * 32, 4096
+    assert sent["expert"] == pytest.approx(4 * passes * 2 * (tokens / 2 / 2) * 2 * h * 7 / 8)
+    assert sent["context"] == pytest.approx(3 * passes * 2 * 2 * (8 * 128 / 2) * tokens / 2)
+    assert sent["tensor"] == pytest.approx(5 * passes * 2 * h * (tokens / 2) / 2)  # attention's half of 10 units
+    shared = 32 * (2 * h * h + 2 * h * 1024 + 8 * h + 2 * h) + 2 * 32000 * h + h
+    routed = 32 * 3 * h * f * 8
+    # fp32 gradients scattered, bf16 weights gathered: 32 ranks share what is shared, 8 ranks hold the same expert
+    assert sent["data"] == pytest.approx((4 + 2) * (shared / 2 * 31 / 32 + routed / 8 * 7 / 8))
 
 
 def test_deepseek_by_hand() -> None:

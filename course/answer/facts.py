@@ -8,30 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from course.answer.sent import sent_bytes
 from course.errors import UserError
-from course.estimate import pick
 from course.formula import FormulaError
 from course.mfu import accelerator_hours, refuse_above_one, wall_time
 from course.predict import predict
 from course.predict.columns import Columns
 from course.predict.constants import Constants, constants_for
-from course.predict.stages import stage_parameters, stages
 from course.predict.traffic import Link, links
 from course.problem import Run
-from course.shard import (
-    LADDER,
-    all_gather_bytes,
-    all_reduce_bytes,
-    pipeline_send_bytes,
-    tensor_unit_bytes,
-    tensor_units,
-)
 from course.stops import with_devices
 from course.sweep import Search, described, search
 from course.sweep.search import take
 
-AXES = ("tensor", "pipeline", "data")
-"""The axes of this part of the course, innermost first as they are usually placed."""
+AXES = ("tensor", "context", "expert", "pipeline", "data")
+"""The axes that send, innermost first as they are usually placed; experts fold into the others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,43 +127,6 @@ def _refuse_impossible_measurement(facts: Facts) -> None:
     ratio, of = facts.measured_over_estimate, facts.own or facts.best
     if ratio is not None and of is not None and of["mfu"]["causal_attention"] is not None:
         refuse_above_one(of["mfu"]["causal_attention"] / ratio, "[measured] step_time_s: MFU")
-
-
-def sent_bytes(run: Run, row: Columns) -> dict[str, float]:
-    """Bytes one device sends in one optimizer step, by axis, for the single layout in `row`.
-
-    Data traffic is that of the stage with most parameters, the others that of the stage with most layers.
-    """
-    software, state = run.software, run.training.state
-    value = {name: float(column[0]) for name, column in row.items()}
-    stage = stages(run, row)
-    held, layers = float(stage_parameters(run, row, stage).max()), float(stage.layers.max())
-    sharding = list(LADDER)[int(value["sharding"])]
-    names = {
-        "ranks": value["shard_group"] if sharding != "none" else value["data"], "reductions": value["micro_batches"],
-        "weight_bytes": float(state.weights), "reduced_gradient_bytes": float(software.gradient_reduction_bytes),
-        "stage_parameters": held, "tensor": value["tensor"],
-    }  # fmt: skip
-    data = float(LADDER[sharding](**pick(LADDER[sharding], names)))
-    if sharding == "zero3" and not software.regather_in_backward:
-        kept = all_gather_bytes(ranks=names["ranks"], payload_bytes=state.weights * held / value["tensor"])
-        data -= value["micro_batches"] * float(kept)
-    copies = value["data"] / value["shard_group"]
-    if sharding != "none" and copies > 1:  # hybrid sharding: the groups sum what each holds in shards
-        shard = software.gradient_reduction_bytes * held / value["tensor"] / value["shard_group"]
-        times = value["micro_batches"] if value["shard_gradients"] else 1
-        data += times * float(all_reduce_bytes(ranks=copies, payload_bytes=shard))
-    moved = {
-        "activation_bytes": 2.0, "hidden": run.model.hidden, "micro_batch": value["micro_batch"],
-        "sequence_length": run.training.sequence_length, "tensor": value["tensor"],
-        "sequence_sharded": value["sequence_parallel"],
-    }  # fmt: skip
-    again = float(software.tensor_regather) * value["sequence_parallel"]
-    units = sum(tensor_units(value["full_recompute"], again))
-    tensor = units * layers * value["micro_batches"] * float(tensor_unit_bytes(**pick(tensor_unit_bytes, moved)))
-    sends = 2 * value["micro_batches"] * value["interleave"] * (value["pipeline"] > 1)
-    pipeline = sends * float(pipeline_send_bytes(**pick(pipeline_send_bytes, moved)))
-    return {"tensor": tensor, "pipeline": pipeline, "data": data}
 
 
 def smallest_group(found: Search) -> tuple[int, float] | None:

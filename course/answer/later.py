@@ -16,7 +16,7 @@ FIRST = (
     "chunks a stage, the shortest time"
 )
 NOTHING = "There is no layout to speak of."
-AXES = ("tensor", "data", "pipeline")
+AXES = ("tensor", "context", "expert", "data", "pipeline")
 
 
 def batch(facts: Facts) -> Spoken:

@@ -13,6 +13,8 @@ from course.sweep import TIE
 
 WHAT = {
     "tensor": "activations gathered and scattered in every layer",
+    "context": "keys and values passed to the ranks that share a sequence, in every layer",
+    "expert": "tokens sent to their experts and back, in every layer that has them",
     "pipeline": "activations sent from stage to stage",
     "data": "gradients reduced and weights gathered",
 }

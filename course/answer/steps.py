@@ -20,7 +20,8 @@ from course.estimate import (
 )
 from course.estimate import pick as only
 from course.place import ring_all_gather_time
-from course.shard import state_per_device
+from course.predict.layers import routed
+from course.shard import expert_state_per_device, state_per_device
 from course.sweep import TIE
 from course.sweep.why import more
 
@@ -52,11 +53,12 @@ def estimate(facts: Facts) -> Spoken:
     logits = logits_bytes(logit_bytes=one_logit, vocabulary=model.vocabulary, tensor=1, **sequence)
     error = float(
         six_ps_error(
-            **only(six_ps_error, widths, parameters=total, matmul_parameters=counted.matmul_active, **sequence)
+            **only(six_ps_error, widths, parameters=counted.active, matmul_parameters=counted.matmul_active, **sequence)
         )
     )
     of = facts.own or facts.best
-    short, counted_flops = float(six_ps_run(parameters=total, tokens=training.tokens)), per_token["full_attention"]
+    short = float(six_ps_run(parameters=counted.active, tokens=training.tokens))
+    counted_flops = per_token["full_attention"]
     numbers: dict[str, float | bool | None] = {
         "parameters": total,
         "matmul_parameters": counted.matmul_active,
@@ -184,8 +186,8 @@ def shard(facts: Facts) -> Spoken:
     numbers: dict[str, float | bool | None] = {
         "least_devices_for_state": float(least),
         "smallest_model_parallel_devices": float(smallest[0]) if smallest else None,
-        "data": None, "tensor": None, "pipeline": None, "shard_group": None, "state_gib_per_device": None,
-        "data_sent_gb_per_step": None, "tensor_sent_gb_per_step": None, "pipeline_sent_gb_per_step": None,
+        "data": None, "tensor": None, "pipeline": None, "context": None, "expert": None, "shard_group": None,
+        "state_gib_per_device": None, **{f"{axis}_sent_gb_per_step": None for axis in reversed(AXES)},
     }  # fmt: skip
     if facts.best is None or smallest is None:
         return numbers, f"State over {least:,} devices would fit them, but no layout is left: {_removed(facts)}"
@@ -193,14 +195,22 @@ def shard(facts: Facts) -> Spoken:
     group = layout["tensor"] * layout["pipeline"]
     parts = {"weight_bytes": state.weights, "gradient_bytes": state.all_gradients, "optimizer_bytes": state.optimizer}
     flags = {name: float(row[name][0]) for name in ("shard_optimizer", "shard_gradients", "shard_weights")}
+    experts = routed(run)
     held = state_per_device(
-        stage_parameters=total / layout["pipeline"],
+        stage_parameters=(total - experts) / layout["pipeline"],
         tensor=layout["tensor"],
         ranks=layout["shard_group"],
         **parts,
         **flags,
     )
-    numbers |= {name: float(layout[name]) for name in ("data", "tensor", "pipeline", "shard_group")}
+    if experts:
+        fold = {name: float(row[name][0]) for name in ("expert", "expert_tensor")}
+        held = held + expert_state_per_device(
+            expert_parameters=experts / layout["pipeline"], expert_data=float(row["expert_shards"][0]), **fold, **parts,
+            **flags,
+        )  # fmt: skip
+    degrees = ("data", "tensor", "pipeline", "context", "expert", "shard_group")
+    numbers |= {name: float(layout[name]) for name in degrees}
     numbers["state_gib_per_device"] = float(held) / GIB
     numbers |= {f"{axis}_sent_gb_per_step": sent / 1e9 for axis, sent in facts.sent_bytes().items()}
     time = facts.best["step"]["time_s"]
@@ -223,8 +233,9 @@ def shard(facts: Facts) -> Spoken:
         )
     why = facts.best["why"]
     said += [
-        f"{axis.capitalize()} {layout[axis]}: {_clause(why[axis])}." for axis in ("tensor", "pipeline") if axis in why
-    ]
+        f"{axis.capitalize()} {layout[axis]}: {_clause(why[axis])}."
+        for axis in ("tensor", "pipeline", "context", "expert") if axis in why
+    ]  # fmt: skip
     if "sharding" in why:
         said.append(f"{ZERO[layout['sharding']]} over {layout['shard_group']:,} ranks: {_clause(why['sharding'])}.")
     if "recompute" in why:
@@ -267,7 +278,9 @@ def place(facts: Facts) -> Spoken:
     if facts.best is None:
         return numbers, "There is no layout to place."
     layout, sent, found = facts.best["layout"], facts.sent_bytes(), facts.links()
-    used = [axis for axis in facts.found.order if axis in AXES and layout[axis] > 1]
+    order = [*facts.found.order]
+    order.insert(order.index("data"), "expert")  # what is left of expert ranks after the axes inside data are replicas
+    used = [axis for axis in order if layout[axis] > 1]
     for axis in used:
         numbers[f"{axis}_link_gb_per_s"] = float(found[axis].bytes_per_s[0]) / 1e9
         numbers[f"{axis}_crosses_nodes"] = bool(found[axis].crosses[0])
@@ -312,6 +325,14 @@ def _habit(facts: Facts, axis: str) -> str:
     if axis == "tensor":
         return ", in collectives " + (
             "cut into pieces that run beside the matmuls" if software.overlap_tensor else "that every layer waits for"
+        )
+    if axis == "context":
+        return ", keys and values " + (
+            "in a ring beside the attention" if software.overlap_context else "that attention waits for"
+        )
+    if axis == "expert":
+        return ", tokens to their experts and back, " + (
+            "beside other compute" if software.overlap_expert else "which every such layer waits for"
         )
     if axis == "pipeline":
         return ", from stage to stage only"

@@ -9,7 +9,9 @@ GIB = 2.0**30
 ZERO = {"none": "nothing sharded", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
 LONGER = "Most published runs took longer than predicted: see `course compare`."
 """What stands beside a verdict on a time goal or a budget that no measured step has corrected."""
-_SHORT = {"tensor": "TP", "pipeline": "PP", "data": "DP"}
+_SHORT = {
+    "data": "DP", "tensor": "TP", "context": "CP", "pipeline": "PP", "expert": "EP", "expert_tensor": "ETP",
+}  # fmt: skip
 
 
 def number(value: float) -> str:
@@ -80,7 +82,7 @@ def layout_name(layout: Mapping[str, Any]) -> str:
     >>> layout_name(dataclasses.asdict(Layout(data=4, tensor=2, sharding="zero1")))
     'DP 4, TP 2, ZeRO-1, micro-batch 1'
     """
-    parts = [f"{_SHORT[axis]} {layout[axis]}" for axis in ("data", "tensor", "pipeline") if layout[axis] > 1]
+    parts = [f"{short} {layout[axis]}" for axis, short in _SHORT.items() if layout[axis] > 1]
     if layout["pipeline"] > 1:
         chunks = f" x{layout['interleave']}" if layout["interleave"] > 1 else ""
         parts.append(f"{layout['schedule']}{chunks}")

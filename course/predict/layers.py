@@ -97,7 +97,9 @@ def on_stages(kinds: list[Kind], of: str, axis: str | None = None) -> np.ndarray
 
 
 def routed(run: Run) -> float:
-    """Parameters of all routed experts of the model."""
+    """Parameters of all routed experts of the model; 0 where it has none."""
+    if not run.model.experts:
+        return 0.0
     return (run.model.layers - (run.model.dense_layers or 0)) * experts.routed_layer(run.model)
 
 
