@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from course.fields import FIELDS, NotYet, RunFileError, describe, show
+from course.fields import FIELDS, RunFileError, describe, show
 from course.problem import Layout, Model, Run
 
 __all__ = ["check"]
@@ -51,10 +51,11 @@ def _check_training(given: Given, run: Run) -> None:
             f"[model] learned_positions = {model.learned_positions}",
             "the position table must have a row for every token of a sequence. Shorten one or enlarge the other.",
         )
-    if 0 < model.sliding_window < length:
-        raise NotYet(
-            f"[model] sliding_window = {model.sliding_window} is shorter than sequence_length = {length}: the "
-            "chapter on sliding windows is not written yet; set sliding_window = 0 to count full attention."
+    if (model.window_layers or 0) > (model.layers if model.sliding_window else 0):
+        raise _clash(
+            f"[model] window_layers = {model.window_layers}",
+            f"layers = {model.layers}" if model.sliding_window else "sliding_window = 0",
+            "they are some of the layers, and need a sliding_window, in tokens.",
         )
     _check_model(given.get("model", {}), model)
 

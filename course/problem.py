@@ -77,6 +77,7 @@ class Model(_Checked):
     nope_head_size: int = 0
     v_head_size: int = 0
     sliding_window: int = 0
+    window_layers: int | None = None
     attention_sinks: bool = False
     parallel_block: bool = False
 
@@ -89,6 +90,8 @@ class Model(_Checked):
             )
         if self.dense_layers is None:
             object.__setattr__(self, "dense_layers", 0 if self.experts else self.layers)
+        if self.window_layers is None:
+            object.__setattr__(self, "window_layers", self.layers if self.sliding_window else 0)
 
     @property
     def is_dense(self) -> bool:

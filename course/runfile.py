@@ -225,6 +225,12 @@ class _Reader:
         base = _named(declared, lambda: catalog.model(preset))
         if not base.experts:
             own.setdefault("dense_layers", 0 if own.get("experts") else own.get("layers", base.layers))
+        if base.window_layers == base.layers and "layers" in own:
+            own.setdefault("window_layers", own["layers"])
+        elif own.get("sliding_window") and not base.sliding_window:
+            own.setdefault("window_layers", own.get("layers", base.layers))
+        elif own.get("sliding_window") == 0:
+            own.setdefault("window_layers", 0)
         changed = any(getattr(base, name) != value for name, value in own.items())
         model = replace(base, **own, name=f"a shape from {base.name}" if changed else base.name)
         for name, value in fields_of("model").items():

@@ -73,6 +73,7 @@ _TABLE = (
     _entry("v_head_size", "d_v", "#", "width of a value head in latent attention", 1),
     _entry("query_compressed", "c_q", "1", "1 when latent attention compresses queries as well, else 0", 0, 1),
     _entry("latent_recompute", "r_lat", "1", "1 when Q, K and V are made again from their latents, else 0", 0, 1),
+    _entry("sliding_window", "w_a", "token #", "tokens a local attention layer looks back", 1),
     # work
     _entry("tokens", "S", "token", "training tokens of the run"),
     _entry("sequence_length", "T", "token/sequence #", "tokens of one sequence", 1),

@@ -190,6 +190,23 @@ def test_few_rows_an_expert_wait_for_its_weights() -> None:
     assert compute < 1.5 * 3 * weights / run.cluster.accelerator.memory_bytes_per_s
 
 
+def test_a_window_limits_the_work_of_local_layers() -> None:
+    """Gemma 2 9B at 32k tokens: 21 of 42 layers look back 4,096, and meet that many keys but for the first ones."""
+    run = with_layout(mixture("gemma-2-9b", 8, 8, 32768), data=8)
+    free = with_cluster(run, "accelerator", memory_bytes_per_s=1e16)
+    bare = dataclasses.replace(
+        constants_for(run), matmul_share=0.5, attention_share=0.5, host_forward_s=0.0, host_backward_s=0.0
+    )
+    whole = with_model(free, dataclasses.replace(run.model, sliding_window=0, window_layers=0))
+    saved = predict(whole, bare)["step"]["compute_s"] - predict(free, bare)["step"]["compute_s"]
+    pairs = 32768 * 32768 / 2 - sum(min(token + 1, 4096) for token in range(32768))
+    assert saved * 0.5 * 989.4e12 == pytest.approx(3.5 * 21 * 4 * 16 * 256 * pairs, rel=2e-3)
+    assert any("21 of 42 layers" in line for line in predict(run)["assumptions"])
+    short = with_layout(mixture("gemma-2-9b", 8, 8, 4096), data=8)
+    same = with_model(short, dataclasses.replace(short.model, sliding_window=0, window_layers=0))
+    assert predict(short)["step"] == predict(same)["step"]
+
+
 # ------------------------------------------------------------------------------------------------ context
 @pytest.mark.parametrize("degree", [2, 4, 16])
 def test_a_context_rank_holds_what_a_shorter_sequence_would(degree: int) -> None:

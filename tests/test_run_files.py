@@ -167,6 +167,8 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
     ("more dense than layers", write('model.preset = "deepseek-v3"', "model.layers = 2"),
      ("dense_layers = 3", "layers = 2")),
     ("kv_lora alone", write("model.kv_lora = 512"), ("rope_head_size is missing", "kv_lora = 512")),
+    ("local layers", write("model.sliding_window = 64", "model.window_layers = 33"), ("window_layers = 33", "layers")),
+    ("no window", write("model.window_layers = 3"), ("window_layers = 3", "sliding_window = 0")),
     ("q_lora alone", write("model.q_lora = 512"), ("q_lora = 512", "kv_lora = 0")),
     # not a run file
     ("empty", "", ("empty", "[model], [training] and [cluster]")),
@@ -182,10 +184,8 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
 LATER: list[tuple[str, str, tuple[str, ...]]] = [
     ("zero-bubble", write('layout.schedule = "zero-bubble"'), ("zero-bubble", "gpipe or 1f1b or interleaved")),
     ("expert_bias", write("model.expert_bias = true"), ("expert_bias = true", "set expert_bias = false")),
-    ("window", write("model.sliding_window = 4096"), ("sliding_window = 4096", "sequence_length = 8192")),
     ("sinks", write("model.attention_sinks = true"), ("attention_sinks = true", "set attention_sinks = false")),
     ("Falcon", write('model.preset = "falcon-40b"'), ("falcon-40b", "parallel_block = true", "choose another model")),
-    ("Gemma", write('model.preset = "gemma-2-9b"'), ("sliding_window = 4096", "not written yet")),
 ]
 
 

@@ -150,6 +150,8 @@ def _over(base: Model, row: dict[str, Value], sequence: Value) -> Model:
         own["learned_positions"] = sequence
     if not base.experts:
         own["dense_layers"] = 0 if own.get("experts") else own.get("layers", base.layers)
+    if base.window_layers == base.layers:
+        own["window_layers"] = own.get("layers", base.layers)
     return replace(base, **own)  # type: ignore[arg-type]  # the columns are typed
 
 

@@ -28,6 +28,7 @@ m_r, k_r, n_r, b_a, T_p, s_p = symbols("rows", "inner", "columns", "activation_b
 h, a, a_kv, d, f, n_mlp, B, T, delta = symbols(
     "hidden", "heads", "kv_heads", "head_size", "ffn", "mlp_matrices", "micro_batch", "sequence_length", "dropout"
 )
+w_a = symbols("sliding_window")[0]
 _tokens = B * T / TOKEN
 
 shard_matmul_flops = Formula(
@@ -56,6 +57,23 @@ attention_flops = Formula(
     derivation=(
         Step("two matmuls of 2 a d T a token, halved",
              2 * (2 * a * d * T * SEQUENCE / TOKEN) / 2 * _tokens / T_p * FLOP / DEVICE),
+    ),
+)  # fmt: skip
+
+_window = w_a / TOKEN
+_length = T * SEQUENCE / TOKEN
+
+window_attention_flops = Formula(
+    "window_attention_flops",
+    "F_k",
+    4 * a * d * (_window - _window**2 / (2 * _length)) * _tokens / T_p * FLOP / DEVICE,
+    "FLOP/device",
+    "FLOPs of causal attention forward in one layer that looks back w_a tokens, no more than a sequence has",
+    assumptions=("the kernel skips what lies outside the window",),
+    derivation=(
+        Step("the first w_a tokens meet w_a/2 keys on average, the others w_a; two matmuls of 2 a d for each",
+             2 * (2 * a * d) * (_window * _window / 2 + (_length - _window) * _window) / _length
+             * _tokens / T_p * FLOP / DEVICE),
     ),
 )  # fmt: skip
 
@@ -184,6 +202,11 @@ def _attention(
     """
     flops = attention_flops(**pick(attention_flops, widths)) / context
     if run.software.flash_attention:
+        model, length = run.model, run.training.sequence_length
+        if 0 < model.sliding_window < length and model.window_layers:
+            widths = widths | {"sliding_window": model.sliding_window}
+            local = window_attention_flops(**pick(window_attention_flops, widths)) / context
+            flops = flops + (local - flops) * (model.window_layers / model.layers)  # the mean of all layers
         forward = _time(run, flops, np.zeros_like(flops), constants.attention_share)
         return forward, FLASH_BACKWARD * forward
     count = score_count(**pick(score_count, widths)) / context

@@ -128,7 +128,13 @@ def _utilisation(run: Run, flops: float, time: float | None) -> float | None:
 
 
 def _balanced(run: Run) -> list[str]:
-    return [NOTE] if run.model.experts else []
+    model, notes = run.model, [NOTE] if run.model.experts else []
+    if 0 < model.sliding_window < run.training.sequence_length and model.window_layers:
+        notes.append(
+            f"{model.window_layers} of {model.layers} layers look back {model.sliding_window} tokens; the conventions "
+            "count the square of every layer"
+        )
+    return notes
 
 
 def _left_out(use: dict[str, float | None], time: float | None) -> list[str]:

@@ -51,6 +51,18 @@ def visible_scores_and_values() -> Answers:
         }, flops  # fmt: skip
 
 
+def visible_through_a_window() -> Answers:
+    # the walk counts a token's own key, the formula half of it: equal for long windows only
+    for heads, size, sequences, length, window, tensor in (
+        (4, 3, 1, 4000, 2000, 2), (6, 5, 2, 6000, 1500, 1), (2, 7, 3, 3000, 3000, 2), (8, 2, 1, 5000, 900, 4),
+    ):
+        seen = sum(min(token + 1, window) for token in range(length))
+        yield {
+            "heads": heads, "head_size": size, "sequence_length": length, "micro_batch": sequences, "tensor": tensor,
+            "sliding_window": window,
+        }, sum(2 * size * seen for _ in ("scores", "values")) * sequences * heads / tensor  # fmt: skip
+
+
 def score_matrices() -> Answers:
     for heads, sequences, length, tensor in ((4, 3, 5, 2), (6, 1, 8, 3), (2, 2, 3, 1)):
         scores = np.zeros((sequences, part(heads, tensor, "heads"), length, length))
@@ -123,6 +135,7 @@ ORACLES: dict[str, list[Check]] = {
     "predict.compute.shard_matmul_flops": [agrees(matmul_of_one_rank)],
     "predict.compute.shard_matmul_bytes": [agrees(arrays_of_one_rank)],
     "predict.compute.attention_flops": [agrees(visible_scores_and_values, 0.002)],
+    "predict.compute.window_attention_flops": [agrees(visible_through_a_window, 0.002)],
     "predict.compute.score_count": [agrees(score_matrices)],
     "predict.compute.element_wise_bytes": [agrees(passes_of_a_layer)],
     "predict.compute.optimizer_bytes_moved": [agrees(passes_of_an_optimizer_step)],
