@@ -63,8 +63,8 @@ attention_flops = Formula(
 _window = w_a / TOKEN
 _length = T * SEQUENCE / TOKEN
 
-window_attention_flops = Formula(
-    "window_attention_flops",
+window_flops = Formula(
+    "window_flops",
     "F_k",
     4 * a * d * (_window - _window**2 / (2 * _length)) * _tokens / T_p * FLOP / DEVICE,
     "FLOP/device",
@@ -205,7 +205,7 @@ def _attention(
         model, length = run.model, run.training.sequence_length
         if 0 < model.sliding_window < length and model.window_layers:
             widths = widths | {"sliding_window": model.sliding_window}
-            local = window_attention_flops(**pick(window_attention_flops, widths)) / context
+            local = window_flops(**pick(window_flops, widths)) / context
             flops = flops + (local - flops) * (model.window_layers / model.layers)  # the mean of all layers
         forward = _time(run, flops, np.zeros_like(flops), constants.attention_share)
         return forward, FLASH_BACKWARD * forward

@@ -148,7 +148,7 @@ def shared_layers(model: Model) -> tuple[float, float]:
 
     >>> from course import catalog
     >>> [round(count / 1e6, 3) for count in shared_layers(catalog.model("deepseek-v3"))]
-    [583.485, 232.997]
+    [583.483, 232.997]
     """
     dense, mixture = kinds(model)
     return layer_parameters(dense), layer_parameters(mixture) - routed_layer(model)

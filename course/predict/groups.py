@@ -38,7 +38,7 @@ def pattern(stride: np.ndarray, size: np.ndarray, outer_stride: np.ndarray, oute
     """A pattern in its simplest form: two steps that continue each other are one.
 
     >>> one = pattern(*(np.array([float(n)]) for n in (2, 4, 8, 3)))
-    >>> one.stride[0], one.size[0], one.outer_size[0]
+    >>> float(one.stride[0]), float(one.size[0]), float(one.outer_size[0])
     (2.0, 12.0, 1.0)
     """
     alone = (size == 1) | (outer_size == 1) | (outer_stride == stride * size)

@@ -135,7 +135,7 @@ ORACLES: dict[str, list[Check]] = {
     "predict.compute.shard_matmul_flops": [agrees(matmul_of_one_rank)],
     "predict.compute.shard_matmul_bytes": [agrees(arrays_of_one_rank)],
     "predict.compute.attention_flops": [agrees(visible_scores_and_values, 0.002)],
-    "predict.compute.window_attention_flops": [agrees(visible_through_a_window, 0.002)],
+    "predict.compute.window_flops": [agrees(visible_through_a_window, 0.002)],
     "predict.compute.score_count": [agrees(score_matrices)],
     "predict.compute.element_wise_bytes": [agrees(passes_of_a_layer)],
     "predict.compute.optimizer_bytes_moved": [agrees(passes_of_an_optimizer_step)],
