@@ -22,8 +22,8 @@ RULES: dict[str, str] = {
     "kv_heads": "{kv_heads} key/value heads do not split over {tensor:.0f} tensor ranks, and {recipe} does "
     "not copy them",
     "ffn": "a feed-forward width of {ffn} does not split over {tensor:.0f} tensor ranks",
-    "sequence": "a sequence of {sequence_length} tokens does not split over {tensor:.0f} tensor ranks (times the "
-    "context ranks), as sequence parallelism wants",
+    "sequence": "a sequence of {sequence_length} tokens does not split over {shares} tensor ranks, as "
+    "sequence parallelism wants",
     "context": "a sequence of {sequence_length} tokens does not split into 2 chunks for each of {context:.0f} context "
     "ranks: one early and one late chunk share out the causal half evenly",
     "no_experts": "expert and expert_tensor split experts, and the model has none",
@@ -115,7 +115,9 @@ def reasons(run: Run, columns: Columns) -> list[str]:
     values["product"] = values["data"] * values["tensor"] * values["pipeline"] * values["context"]
     values["fold"] = values["expert"] * values["expert_tensor"]
     values["group"] = values["data"] * values["tensor"] * values["context"]
+    shared = f"{values['context']:.0f} context x " if values["context"] > 1 else ""
     names = {
+        "shares": f"{shared}{values['tensor']:.0f}",
         "experts": run.model.experts, "expert_ffn": run.model.expert_ffn,
         "shared_ffn": run.model.shared_experts * run.model.expert_ffn,
         "devices": run.cluster.devices, "global_batch": run.training.global_batch_sequences, "heads": run.model.heads,
