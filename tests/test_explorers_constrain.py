@@ -101,6 +101,28 @@ def test_printed_runs_are_shown_beside_the_count() -> None:
         assert records.failed(printed[name]) is ("FAILED" in view.sentence)
 
 
+def test_the_game_shows_what_to_add_up_and_no_outcome() -> None:
+    asked = explorers.measured(outcome=False)
+    view = asked.view(run="usp-0066")  # 1.34B: 20 bytes a parameter, micro-batch 2, optimizer state over 16
+    stored = 131072 * 2048 + 2048 + 16 * (4 * 2048**2 + 3 * 2048 * 8192 + 2 * 2048)
+    one = bars(view, 0, "undivided")
+    assert (one["weights"], one["gradients"], one["optimizer"]) == (2 * stored, 6 * stored, 12 * stored)
+    assert one["logits"] == 14 * 4096 * 131072
+    assert "optimizer state divided by 16" in view.sentence and "measured" not in cells(view)
+    failed = asked.view(run="usp-2385")
+    assert not any("FAILED" in word for word in (failed.sentence, *(cell for row in failed.rows for cell in row)))
+    assert "FAILED" in asked.view(run="usp-2385", outcome=True).sentence
+
+
+def test_experts_say_how_often_each_part_is_held() -> None:
+    held = "1,024 devices hold the experts once and all else 16 times"
+    assert held in explorers.experts(model="deepseek-v3", devices=64, expert_devices=1024).view().sentence
+    assert "16 devices hold the experts 2 times and all else once" in (
+        explorers.experts(devices=16, expert_devices=8).view().sentence
+    )
+    assert "1 device holds the experts once and all else once" in explorers.experts().view().sentence
+
+
 def test_experts_are_divided_by_their_own_number() -> None:
     view = explorers.experts(model="deepseek-v3", devices=64, expert_devices=256).view()
     routed = 58 * 256 * 3 * 7168 * 2048

@@ -35,6 +35,7 @@ def answer(number: int) -> float:
         (18, 45.1 / 8 * 12 + 1.6 * 6.75),
         (20, 41.088),  # 2 (3,072 + 1,024 + 16,384 + 64)
         (21, math.ceil(6 * 70e9 * 15e12 / (400e12 * 60 * 86400 * 0.9))),
+        (23, 2048 * (12 * 8 * 24576 / 8 + 417792 / 8) / 2**30),  # 12 layers, 8 in flight, eighths
     ],
 )
 def test_numbers_by_hand(number: int, by_hand: float) -> None:

@@ -11,9 +11,9 @@ from course.formula import Formula, Step
 from course.symbols import symbols
 from course.units import DEVICE
 
-A, A_in, B, T, L, k_c, L_s, m, P_L, b_w, b_g, T_p, z_2, z_3, n = symbols(
-    "token_layer_bytes", "input_bytes", "micro_batch", "sequence_length", "layers", "checkpoint_layers",
-    "stage_layers", "in_flight", "layer_parameters", "weight_bytes", "gradient_bytes", "tensor", "shard_gradients",
+A, A_in, B, T, k_c, L_s, m, P_L, b_w, b_g, T_p, z_2, z_3, n = symbols(
+    "token_layer_bytes", "input_bytes", "micro_batch", "sequence_length", "checkpoint_layers", "stage_layers",
+    "in_flight", "layer_parameters", "weight_bytes", "gradient_bytes", "tensor", "shard_gradients",
     "shard_weights", "ranks",
 )  # fmt: skip
 
@@ -51,13 +51,13 @@ whole_gradients = Formula(
 checkpointed_memory = Formula(
     "checkpointed_memory",
     "M_ckpt",
-    B * T * (A_in * L / k_c + k_c * A) / DEVICE,
+    B * T * (m * A_in * L_s / k_c + k_c * A) / DEVICE,
     "byte/device",
-    "activations under full recomputation with an input saved every k_c layers, and these layers whole once a time",
-    assumptions=("one micro-batch; k_c divides the layers; inside a group of layers everything is kept",),
+    "activations under full recomputation: an input for every k_c layers and micro-batch in flight, k_c layers whole",
+    assumptions=("k_c divides the layers; one group at a time is made again, of one micro-batch, and all of it kept",),
     source="Chen et al. 2016 (arXiv 1604.06174)",
     derivation=(
-        Step("an input for each group of layers, and all that the layers of one group keep",
-             (B * T * A_in) * (L / k_c) / DEVICE + (B * T * A) * k_c / DEVICE),
+        Step("an input for each group of layers and micro-batch, and all that the layers of one group keep, once",
+             (B * T * A_in) * m * (L_s / k_c) / DEVICE + (B * T * A) * k_c / DEVICE),
     ),
 )  # fmt: skip

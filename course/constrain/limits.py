@@ -91,7 +91,8 @@ def held(
         activations = checkpointed_memory(
             token_layer_bytes=per_token,
             input_bytes=inputs,
-            layers=model.layers,
+            stage_layers=model.layers,
+            in_flight=1,
             checkpoint_layers=checkpoint_layers,
             **batch,
         )
@@ -206,7 +207,8 @@ def limits(run: Run, shards: int = 1) -> list[Limit]:
          "a reduction for every micro-batch that leaves the device"),
         ("weights", weights, "shard weights as well (ZeRO-3), or split layers over tensor and pipeline ranks",
          "half more traffic, for every micro-batch; or activation collectives in every layer; or bubbles"),
-        ("one layer", layer, "split the layer (tensor parallelism)", "activation collectives in every layer"),
+        ("one layer", layer, "work on the layer in pieces, or split it (tensor parallelism)",
+         "smaller matmuls, or activation collectives in every layer"),
         ("activations", activations, "smaller micro-batch, recomputation, or sequence and tensor parallelism",
          f"full recomputation keeps {recomputed / 2**30:.1f} GiB and adds {extra:.0%} to the FLOPs executed"),
     ]  # fmt: skip

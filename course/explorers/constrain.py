@@ -165,7 +165,7 @@ def cuts_view(
     total, left = sum(before.values()), sum(after.values())
     return View(
         f"The first stage holds {layers:g} layers for {flight:g} micro-batches: {gib(left)} GiB, "
-        f"{share(left, total)} of the {gib(total)} GiB that all {shaped.layers} layers keep of one on one device.",
+        f"{share(left, total)} of the {gib(total)} GiB that one device with all {shaped.layers} layers keeps for one.",
         ("activations", "one device (GiB)", "first stage (GiB)", "left"),
         (
             *((part, gib(before[part]), gib(after[part]), share(after[part], before[part])) for part in LAYER_COLOURS),
@@ -220,35 +220,46 @@ def _printed() -> dict[str, tuple[Row, Run]]:
     return found
 
 
-def measured_view(run: str) -> View:
+def measured_view(run: str, outcome: bool = True) -> View:
     """A published run: what is counted of its device, beside what was measured there.
 
     Args:
         run: its id.
+        outcome: False shows only the parts to be added up: whole, and for one sequence.
     """
     row, asked = next(pair for pair in _printed().values() if pair[0]["id"] == run)
     layout = asked.layout
     assert layout is not None
-    counted = constrain.held(
-        asked.model, asked.training.state, asked.training.sequence_length, layout.micro_batch, software=asked.software
-    )
+    have, length = asked.cluster.accelerator.memory_bytes, asked.training.sequence_length
+    sequences = layout.micro_batch if outcome else 1
+    counted = constrain.held(asked.model, asked.training.state, length, sequences, software=asked.software)
+    shared, limit = layout.shard_group or 1, (have, f"one device: {gib(have)}")
+    said = f"{row['model']}, micro-batch {layout.micro_batch} on {row['n_devices']} devices"
+    if not outcome:
+        divided = f"optimizer state divided by {shared:,}" if row["sharding"] == "zero1" else "nothing divided"
+        return View(
+            f"{said}, {divided}: will it fit in {gib(have)} GiB? Add up, then tick the outcome.",
+            ("part", "whole, activations and logits of one sequence (GiB)"),
+            tuple((part, gib(size)) for part, size in counted.items()),
+            {
+                "finding": "Will it fit?",
+                "sections": [Section("whole, and one sequence (GiB)", {"undivided": counted}, gib, limit)],
+            },
+        )
     if row["sharding"] == "zero1":
-        counted["optimizer"] /= layout.shard_group or 1
-    total, have = sum(counted.values()), asked.cluster.accelerator.memory_bytes
-    margin = _margin(have)
-    peak = row["peak_mem_gib"]
+        counted["optimizer"] /= shared
+    total, margin, peak = sum(counted.values()), _margin(have), row["peak_mem_gib"]
     bars = {"counted": counted | {"margin": margin}} | ({"measured": {"measured": float(peak) * GIB}} if peak else {})
-    said = f"measured were {float(peak):.1f}" if peak else "it FAILED, crashed or out of memory"
+    ended = f"measured were {float(peak):.1f}" if peak else "it FAILED, crashed or out of memory"
     return View(
-        f"{row['model']}, micro-batch {layout.micro_batch} on {row['n_devices']} devices: counted {gib(total)} GiB of "
-        f"{gib(have)}; {said}.",
+        f"{said}: counted {gib(total)} GiB of {gib(have)}; {ended}.",
         ("part", "GiB"),
         (*((part, gib(size)) for part, size in counted.items()), ("counted", gib(total)),
          ("measured", f"{float(peak):.1f}" if peak else "FAILED"), ("margin", gib(margin)),
          (NOT_MODELLED[0], " ".join(NOT_MODELLED[1:]))),
         {
             "finding": f"Counted {gib(total)} GiB, " + (f"measured {float(peak):.1f}" if peak else "and it failed"),
-            "sections": [Section("GiB on one device", bars, gib, (have, f"one device: {gib(have)}"))],
+            "sections": [Section("GiB on one device", bars, gib, limit)],
         },
     )  # fmt: skip
 
@@ -256,10 +267,11 @@ def measured_view(run: str) -> View:
 def measured(*, ask: str | None = None, **values: Any) -> Explorer:
     """Published runs, one after the other: will it fit? The count, and what was measured.
 
-    `ask` is a question to be guessed first; `values` are those Reset comes back to.
+    `ask` is a question to be guessed first; `values` are those Reset comes back to. With outcome=False it is a game:
+    the sum is the reader's.
     """
     offered = {label: str(row["id"]) for label, (row, _) in _printed().items()}
-    controls = (Choice("run", "run", "usp-0002", offered),)
+    controls = (Choice("run", "run", "usp-0002", offered), Flag("outcome", "outcome", True))
     return Explorer(
         controls, measured_view, lambda: Stacks(MEMORY_COLOURS, WIDTH, 2.7, labels=1.1), ask=ask, values=values
     )
@@ -273,8 +285,8 @@ def experts_view(model: str, recipe: str, accelerator: str, devices: int, expert
         model: a preset with experts.
         recipe: state recipe of the catalog.
         accelerator: whose memory it is held against.
-        devices: by how many all but the experts is divided.
-        expert_devices: by how many the routed experts are divided.
+        devices: over how many a copy of all but the experts is spread.
+        expert_devices: over how many a copy of the routed experts is spread.
     """
     shaped, device, size = catalog.model(model), device_named(accelerator), catalog.state(recipe).total
     counted = estimate.count(shaped)
@@ -285,9 +297,17 @@ def experts_view(model: str, recipe: str, accelerator: str, devices: int, expert
     one = {"experts": whole["experts"] / expert_devices, "all else": whole["all else"] / devices}
     total, have = sum(one.values()), device.memory_bytes
     fits = "fits" if total <= have else "does not fit"
+    most = max(devices, expert_devices)
+
+    holding = f"{most:,} device{'s hold' if most > 1 else ' holds'}"
+
+    def times(spread: int) -> str:
+        return "once" if spread == most else f"{most / spread:g} times"
+
     return View(
-        f"{share(routed, counted.total)} of {model}'s {billions(counted.total)} parameters are routed experts. Divided "
-        f"by {expert_devices:,}, all else by {devices:,}, the state takes {gib(total)} GiB of {gib(have)}: it {fits}.",
+        f"{share(routed, counted.total)} of {model}'s {billions(counted.total)} parameters are routed experts. "
+        f"{holding} the experts {times(expert_devices)} and all else {times(devices)}. "
+        f"On each the state takes {gib(total)} of {gib(have)} GiB: it {fits}.",
         ("state", "parameters", "whole (GiB)", "one device (GiB)"),
         (
             ("experts", billions(routed), gib(whole["experts"]), gib(one["experts"])),
@@ -315,8 +335,8 @@ def experts(*, ask: str | None = None, **values: Any) -> Explorer:
         Choice("model", "model", "mixtral-8x7b", mixtures),
         Choice("recipe", "state recipe", catalog.DEFAULT_STATE, recipes),
         Choice("accelerator", "accelerator", "h100-sxm", devices_offered()),
-        Choice("devices", "all else by", 1, POWERS),
-        Choice("expert_devices", "experts by", 1, POWERS),
+        Choice("devices", "all else over (devices)", 1, POWERS),
+        Choice("expert_devices", "experts over (devices)", 1, POWERS),
     )
     return Explorer(
         controls, experts_view, lambda: Stacks(EXPERT_COLOURS, WIDTH, 3.2, labels=1.1), ask=ask, values=values

@@ -63,6 +63,9 @@ def _bars(
 ) -> Figure:  # fmt: skip
     picture = Stacks(colours, height=1.36 + 0.36 * (capacity is not None) + 0.5 * len(rows), labels=labels)
     picture.update(finding=finding, sections=[Section(heading, rows, "{:,.1f}".format, capacity)])
+    for text in picture.words():  # a total may lie on the dashed line of the capacity
+        if text.get_fontweight() == "bold":
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.5})
     return picture.figure
 
 

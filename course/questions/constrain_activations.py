@@ -24,8 +24,8 @@ def _sequence(given: Given, layer: bool = True, logits: bool = True) -> float:
     """GB of one sequence."""
     one = {"micro_batch": 1, "sequence_length": given["length"]}
     held = constrain.checkpointed_memory(
-        **one, token_layer_bytes=given["whole"] if layer else 0, input_bytes=given["alone"], layers=given["layers"],
-        checkpoint_layers=1,
+        **one, token_layer_bytes=given["whole"] if layer else 0, input_bytes=given["alone"],
+        stage_layers=given["layers"], in_flight=1, checkpoint_layers=1,
     )  # fmt: skip
     if logits:
         held += estimate.logits_bytes(**one, vocabulary=given["vocabulary"], tensor=1, logit_bytes=6)
@@ -64,9 +64,8 @@ _recomputed = Expression(
     title="Full recomputation",
     prompt=(
         "Each of L layers keeps its input for backward, A_in bytes a token, and throws the rest away. Backward makes "
-        "one "
-        "layer at a time whole again, A bytes a token. Write the activation bytes of a micro-batch of B sequences of T "
-        "tokens at the fullest moment."
+        "one layer at a time whole again, A bytes a token. Write the activation bytes of a micro-batch of B sequences "
+        "of T tokens at the fullest moment."
     ),
     symbols=("micro_batch", "sequence_length", "input_bytes", "layers", "token_layer_bytes"),
     answer=lambda _: B * T * (A_in * L + A),
@@ -94,8 +93,7 @@ _interval = Expression(
     title="The best interval",
     prompt=(
         "Now one input is kept for every k_c layers, and k_c layers at a time are whole: B T (A_in L/k_c + k_c A) "
-        "bytes. "
-        "Which k_c, not rounded, needs the least?"
+        "bytes. Which k_c, not rounded, needs the least?"
     ),
     symbols=("input_bytes", "layers", "token_layer_bytes"),
     answer=lambda _: sp.sqrt(A_in * L / A),
@@ -149,8 +147,7 @@ _trust = Judgement(
     title="Which number to trust",
     prompt=(
         "You count 10.5 GiB. The same run reports a reserved peak of 16.39 GiB, and of 10.83 after the allocator was "
-        "told "
-        "to grow its segments instead of keeping gaps. The device has 16 GiB. What do you conclude, and why?"
+        "told to grow its segments instead of keeping gaps. The device has 16 GiB. What do you conclude, and why?"
     ),
     choices={
         "a": "the count is wrong by half and must be corrected",

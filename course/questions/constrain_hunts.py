@@ -16,9 +16,8 @@ _units = BugHunt(
     title="GB and MiB",
     prompt=(
         "`fits(plan_gb, reported_mib, margin_gb)` says whether a plan in decimal GB fits into the memory a tool "
-        "reports "
-        "in MiB, with a margin in GB kept free. Write `test(fits)`: it passes on the right version and fails on every "
-        "faulty one."
+        "reports in MiB, with a margin in GB kept free. Write `test(fits)`: it passes on the right version and fails "
+        "on every faulty one."
     ),
     function="fits",
     good=_FITS.format(capacity="reported_mib * 2**20 / 1e9"),
@@ -98,8 +97,7 @@ _heaviest = BugHunt(
     title="The fullest stage",
     prompt=(
         "`fullest(stage_layers, layer, table, head)` gives the parameters of the fullest stage of a pipeline: layers "
-        "of "
-        "each stage, parameters of a layer, of the input table (on the first stage) and of the output head (on the "
+        "of each stage, parameters of a layer, of the input table (on the first stage) and of the output head (on the "
         "last). Write `test(fullest)`: it passes on the right version and fails on every faulty one."
     ),
     function="fullest",

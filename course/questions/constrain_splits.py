@@ -32,9 +32,9 @@ _first_stage = Number(
     id="constrain.12",
     title="The first stage",
     prompt=(
-        "{layers} layers keep {bytes:,} bytes a token each; a micro-batch is one sequence of {length:,} tokens. A "
-        "pipeline of {stages} equal stages works through {batches} micro-batches a step, and has as many in flight on "
-        "its first stage as there are stages. How much do the activations of the first stage take?"
+        "{layers} layers keep {bytes:,} bytes a token each; a micro-batch is one sequence of {length:,} tokens. Under "
+        "1F1B a pipeline of {stages} equal stages works through {batches} micro-batches a step. How much do the "
+        "activations of the first stage take at their peak?"
     ),
     given={"layers": 80, "bytes": 34304, "length": 8192, "stages": 8, "batches": 32},
     draw=picks(stages=(4, 8, 16), batches=(32, 64), length=(4096, 8192)),
@@ -59,9 +59,8 @@ _doubling = Judgement(
     title="More stages",
     prompt=(
         "Activations fill the first of 8 pipeline stages, which has 8 micro-batches in flight; a step has 64. You "
-        "change "
-        "to 16 stages on twice the devices, with 16 in flight. What happens to the activations on the first stage, and "
-        "why?"
+        "change to 16 stages on twice the devices, with 16 in flight. What happens to the activations on the first "
+        "stage, and why?"
     ),
     choices={"a": "they are halved", "b": "they stay as they are", "c": "they double"},
     reasons={
@@ -106,11 +105,9 @@ _chunks = Number(
     id="constrain.14",
     title="The price of chunks",
     prompt=(
-        "{stages} stages with {chunks} chunks of layers each and many micro-batches. Before its first backward the "
-        "first "
-        "rank runs 2({stages} - 1) + ({chunks} - 1) {stages} chunks forward, and one more is at work. By what factor "
-        "are "
-        "its activations larger than with one chunk a stage, where {stages} micro-batches are in flight?"
+        "A pipeline has {stages} stages with {chunks} chunks of layers each, interleaved, and many micro-batches a "
+        "step. By what factor are the activations of the first stage, at their peak, larger than under 1F1B with one "
+        "chunk a stage?"
     ),
     given={"stages": 4, "chunks": 2},
     draw=picks(stages=(4, 8, 16), chunks=(2, 4)),
@@ -129,8 +126,8 @@ _chunks = Number(
         ),
     ),
     hints=(
-        "How many chunks are in flight, with the one at work?",
-        "A chunk is a part of a stage: divide by the chunks of a stage.",
+        "How many chunks does the first stage run forward before its first backward?",
+        "v P_p, and P_p less one more, count the chunks with the one at work. A chunk is a v-th of a stage.",
         "Chunks in flight over (chunks a stage times stages).",
     ),
     difficulty=2,
@@ -164,9 +161,8 @@ _function = Function(
     title="Activations of the first stage",
     prompt=(
         "Write `first_stage(token_layer_bytes, layers, stages, micro_batches, sequence_length)`: bytes of "
-        "activations on "
-        "the first of `stages` equal pipeline stages. A micro-batch is one sequence. The stage has at most as many "
-        "micro-batches in flight as there are stages, and never more than the step has."
+        "activations on the first of `stages` equal pipeline stages under 1F1B, at their peak. A micro-batch is one "
+        "sequence. A step has `micro_batches` of them, which may be fewer than the stages."
     ),
     arguments=("token_layer_bytes", "layers", "stages", "micro_batches", "sequence_length"),
     case=_case,
@@ -221,11 +217,9 @@ _latent = Expression(
     title="Latent attention",
     prompt=(
         "Queries go from the hidden width h to a latent of r_q, and from there to a heads of d_n + d_r numbers. Keys "
-        "and "
-        "values go from h to a latent of r_kv, and from there to a heads of d_n (keys) and d_v (values). One rotated "
-        "key "
-        "of d_r numbers, made from h, serves all heads. A last matrix goes from all values back to h. How many "
-        "parameters have the matrices?"
+        "and values go from h to a latent of r_kv, and from there to a heads of d_n (keys) and d_v (values). One "
+        "rotated key of d_r numbers, made from h, serves all heads. A last matrix goes from all values back to h. How "
+        "many parameters have the matrices?"
     ),
     symbols=("hidden", "heads", "q_lora", "kv_lora", "rope_head_size", "nope_head_size", "v_head_size"),
     answer=lambda _: h * r_q + r_q * _query + h * (r_kv + d_r) + r_kv * a * (d_n + d_v) + a * d_v * h,
@@ -269,9 +263,8 @@ _remade = Number(
     prompt=(
         "Latent attention with latents of {query} (queries) and {key} (keys and values), 128 heads of 128 + 64 numbers "
         "for queries and keys and of 128 for values, bf16. Each latent is kept before and after its norm, the "
-        "attention "
-        "output is kept, and one rotated key of 64. Queries, keys and values are made again in backward. How many kB "
-        "(1,000 bytes) does one layer's attention keep of a token?"
+        "attention output is kept, and one rotated key of 64. Queries, keys and values are made again in backward. How "
+        "many kB (1,000 bytes) does one layer's attention keep of a token?"
     ),
     given={"query": 1536, "key": 512},
     draw=picks(query=(768, 1024, 1536, 2048), key=(256, 512, 1024)),
@@ -300,4 +293,57 @@ _remade = Number(
     source="DeepSeek-V3 report (2024), section 3.2.3: the up-projections are recomputed in backward",
 )
 
-QUESTIONS: tuple[Question, ...] = (_first_stage, _doubling, _chunks, _function, _latent, _remade)
+
+# ---------------------------------------------------------------- recomputation inside a pipeline
+def _again(given: Given, inputs: float = 1, whole: float = 1, shard_inputs: bool = True) -> float:
+    """GiB of the first stage; `inputs` and `whole` scale the two terms."""
+    tensor, alone = given["tensor"], 2 * given["hidden"]
+    held = constrain.checkpointed_memory(
+        input_bytes=inputs * (alone / tensor if shard_inputs else alone),
+        token_layer_bytes=whole * given["whole"] / tensor, micro_batch=1, sequence_length=given["length"],
+        stage_layers=given["layers"] / given["stages"], in_flight=given["stages"], checkpoint_layers=1,
+    )  # fmt: skip
+    return float(held / GIB)
+
+
+_recomputed_stage = Number(
+    id="constrain.23",
+    title="Recomputation in a pipeline",
+    prompt=(
+        "{layers} layers on {stages} equal stages, each layer on {tensor} tensor ranks with sequence parallelism. "
+        "Every layer is recomputed: it keeps its input, h = {hidden:,} numbers of 2 bytes a token, of which a rank has "
+        "its share; the layer at work keeps {whole:,} bytes a token over all ranks. A micro-batch is one sequence of "
+        "{length:,} tokens, and a step of 1F1B has more micro-batches than stages. How many GiB of activations does a "
+        "device of the first stage hold at its fullest?"
+    ),
+    given={"layers": 96, "stages": 8, "tensor": 8, "hidden": 12288, "whole": 417792, "length": 2048},
+    draw=picks(stages=(4, 8, 16), tensor=(2, 4, 8), length=(2048, 4096, 8192)),
+    answer=_again,
+    unit="GiB",
+    mistakes=(
+        Mistake(
+            "wrong group", lambda g: _again(g, shard_inputs=False), "Sequence parallelism cuts the inputs as well."
+        ),
+        Mistake(
+            "divided by the stages",
+            lambda g: _again(g, inputs=1 / g["stages"]),
+            "The inputs of one micro-batch were counted; others are in flight.",
+        ),
+        Mistake(
+            "all micro-batches kept",
+            lambda g: _again(g, whole=g["stages"]),
+            "A layer was made again for every micro-batch in flight; it is made again for one at a time.",
+        ),
+        Mistake("layer at work forgotten", lambda g: _again(g, whole=0)),
+    ),
+    hints=(
+        "What lies there when the first backward begins? And what comes on top while a layer goes backward?",
+        "An input for each layer of the stage and each micro-batch in flight; one layer, once.",
+        "(layers/stages times stages in flight times 2h/t, plus whole/t), times tokens; over 2^30.",
+    ),
+    difficulty=3,
+    minutes=8,
+    source="MEM-15, what the first stage has in flight; with recomputation an input for each, one layer at work",
+)
+
+QUESTIONS: tuple[Question, ...] = (_first_stage, _doubling, _chunks, _function, _latent, _remade, _recomputed_stage)

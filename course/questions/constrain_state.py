@@ -179,8 +179,7 @@ _hybrid = Number(
     title="Groups of eight",
     prompt=(
         "{billions:g} billion parameters, {size} bytes of state each, {world} GPUs. All parts of the state are "
-        "sharded, "
-        "but within groups of {group}; every group holds the model once. How much state does one GPU hold?"
+        "sharded, but within groups of {group}; every group holds the model once. How much state does one GPU hold?"
     ),
     given={"billions": 8.0, "size": 16, "world": 64, "group": 8},
     draw=picks(billions=(3.0, 8.0, 13.0), world=(32, 64, 128), group=(4, 8)),
@@ -289,9 +288,8 @@ _deadline = Number(
     title="Memory or the deadline",
     prompt=(
         "{billions:g} billion parameters, 18 bytes of state each, all sharded, 83.7 GB for tensors on a device. The "
-        "run "
-        "reads {trillions:g} trillion tokens at {rate:g} TFLOP/s a device by 6PS, makes progress {goodput:.0%} of the "
-        "time, and has {days:g} days. How many devices at least?"
+        "run reads {trillions:g} trillion tokens at {rate:g} TFLOP/s a device by 6PS, makes progress {goodput:.0%} of "
+        "the time, and has {days:g} days. How many devices at least?"
     ),
     given={"billions": 70.0, "trillions": 15.0, "rate": 400.0, "goodput": 0.9, "days": 60.0},
     draw=picks(billions=(8.0, 70.0, 405.0), trillions=(2.0, 15.0), days=(30.0, 60.0), goodput=(0.8, 0.9)),
