@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from course.batch import pipeline_time
-from course.estimate import count, operation_time
+from course.estimate import operation_time
 from course.mfu import accelerator_hours, wall_time
 from course.predict.compute import layer_times, optimizer_bytes_moved
 from course.predict.constants import Constants, constants_for
 from course.predict.memory import PARTS, memory
-from course.predict.stages import stages
+from course.predict.stages import stage_parameters, stages
 from course.predict.traffic import data_traffic, links, pipeline_traffic, tensor_layer_time
 from course.problem import Run
 
@@ -35,7 +35,9 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     held = memory(run, columns, layout)
     layer = layer_times(run, columns, constants)
     link = links(run, columns, constants, order)
-    tensor_forward, tensor_backward = tensor_layer_time(run, columns, link["tensor"])
+    tensor_forward, tensor_backward, tensor_hidden = tensor_layer_time(
+        run, columns, link["tensor"], constants, layer.column_split
+    )
     compute_layer = layer.forward + layer.backward
     tensor_layer = tensor_forward + tensor_backward
     # the host's time is a floor: while a device waits for it, collectives run; with overlap they run beside compute too
@@ -43,7 +45,7 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
         (layer.forward, layer.backward) if run.software.overlap_tensor else (layer.forward_idle, layer.backward_idle)
     )
     seen_forward = np.maximum(tensor_forward - beside[0], 0.0)
-    seen_layer = seen_forward + np.maximum(tensor_backward - beside[1], 0.0)
+    seen_layer = seen_forward + np.maximum(tensor_backward - tensor_hidden - beside[1], 0.0)
 
     head = (layer.head_forward + layer.head_backward)[:, None] * layout.has_head
     stage_compute = layout.layers * compute_layer[:, None] + head
@@ -62,7 +64,7 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     covers = (layer.forward + seen_forward, layer.backward + seen_layer - seen_forward)
     data = data_traffic(run, columns, layout, *covers, link)
     pipeline = pipeline_traffic(run, columns, link["pipeline"])
-    other = _optimizer_time(run, columns)
+    other = _optimizer_time(run, columns, stage_parameters(run, columns, layout).max(axis=1), constants)
     time = piped + other + data.exposed + pipeline.exposed
 
     steps = run.training.tokens / run.training.tokens_per_step
@@ -84,19 +86,19 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     return out
 
 
-def _optimizer_time(run: Run, columns: Columns) -> np.ndarray:
-    """The optimizer step: state of the device's own shard through memory once."""
+def _optimizer_time(run: Run, columns: Columns, fullest: np.ndarray, constants: Constants) -> np.ndarray:
+    """The optimizer step: state of the device's own shard through memory once, on the stage with most parameters."""
     state = run.training.state
     sharded = np.where(columns["shard_optimizer"] > 0, columns["shard_group"], 1)
-    shards = columns["tensor"] * columns["pipeline"] * sharded
+    shards = columns["tensor"] * sharded
     moved = optimizer_bytes_moved(
-        stage_parameters=count(run.model).total / shards, optimizer_bytes=float(state.optimizer),
+        stage_parameters=fullest / shards, optimizer_bytes=float(state.optimizer),
         gradient_bytes=float(state.extra_gradients or state.gradients), weight_bytes=float(state.weights),
     )  # fmt: skip
     accelerator = run.cluster.accelerator
     return np.asarray(
         operation_time(
             kernel_flops=np.zeros_like(moved), kernel_bytes=moved, peak_flops_per_s=accelerator.peak_flops_per_s,
-            efficiency=1.0, memory_bytes_per_s=accelerator.memory_bytes_per_s,
+            efficiency=1.0, memory_bytes_per_s=constants.memory_share * accelerator.memory_bytes_per_s,
         )
     )  # fmt: skip
