@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course import catalog
 from course.examples import names, path
 from course.predict import evaluate, predict
 from course.predict.columns import derived, from_layout, to_layout
@@ -135,9 +136,12 @@ def test_a_convention_that_would_exceed_the_peak_has_no_number() -> None:
     """A wide vocabulary on a narrow model: 6P counts the input table, which multiplies nothing."""
     run = example("llama-3-8b-8-h100")
     tiny = dataclasses.replace(
-        run.model, layers=1, hidden=400_000, vocabulary=2_000_000, dense_layers=1, tied_embeddings=False
+        run.model, layers=1, hidden=65536, vocabulary=2_000_000, dense_layers=1, tied_embeddings=False
     )
-    document = predict(dataclasses.replace(run, model=tiny))
+    best = dataclasses.replace(catalog.accelerator("b200-sxm"), measured_matmul_share=0.95)
+    fast = dataclasses.replace(run.cluster, accelerator=best)
+    many = dataclasses.replace(run.training, global_batch_sequences=256 * run.training.global_batch_sequences)
+    document = predict(dataclasses.replace(run, model=tiny, cluster=fast, training=many))
     assert document["mfu"]["full_attention"] is not None
     assert document["mfu"]["six_ps"] is None
     assert any("no MFU by six_ps" in line for line in document["assumptions"])
