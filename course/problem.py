@@ -167,11 +167,15 @@ class Software(_Checked):
     _table = "software"
     recipe: str
     flash_attention: bool
+    eager_kernels: bool
     fused_loss: bool
     dropout: bool
     overlap_gradients: bool
+    overlap_unsharded: bool
+    scatter_gradients: bool
     overlap_parameters: bool
     overlap_tensor: bool
+    overlap_tensor_backward: bool
     overlap_pipeline: bool
     overlap_context: bool
     overlap_expert: bool
@@ -180,6 +184,7 @@ class Software(_Checked):
     bucket_bytes: int
     stage_rule: str
     gradient_reduction_bytes: int
+    weight_gather_bytes: int
     order: tuple[str, ...]
     interleave_needs_divisible: bool
     pipeline_minimum_micro_batches: str
@@ -191,7 +196,8 @@ class Accelerator(_Checked):
     """One device. `peak_flops_per_s` is dense and for the precision asked.
 
     `measured_matmul_flops_per_s` is the best bf16 matrix product found by sweeping shapes (None where nobody published
-    one, and for other precisions); `measured_matmul_share` the same over the bf16 peak.
+    one, and for other precisions); `measured_matmul_share` the same over the bf16 peak. `peak_16_bit_flops_per_s` is
+    the peak of what runs in 16 bits even where matmuls do not; None where it is not known apart.
     """
 
     _table = "cluster"
@@ -203,6 +209,7 @@ class Accelerator(_Checked):
     precision: str = "bf16"
     measured_matmul_flops_per_s: float | None = None
     measured_matmul_share: float | None = None
+    peak_16_bit_flops_per_s: float | None = None
     vendor: str = ""
     default_recipe: str = "megatron"
     source: str = ""
@@ -214,7 +221,8 @@ class Fabric(_Checked):
     """The two tiers of links. Rates are one-way, per device, in bytes a second; latencies per message, in seconds.
 
     `node_size` counts the devices the fast links join (a node, a rack, a pod). The measured rates are bus bandwidths
-    of large collectives; None where none was published.
+    of large collectives; None where none was published. `*_bus_by_nodes` is what all-reduces and all-gathers over that
+    many whole nodes reached, (nodes, bytes a second), in the order of the nodes.
     """
 
     _table = "cluster"
@@ -227,6 +235,8 @@ class Fabric(_Checked):
     scale_out_latency_s: float
     scale_up_measured_bytes_per_s: float | None = None
     scale_out_measured_bytes_per_s: float | None = None
+    reduce_bus_by_nodes: tuple[tuple[int, float], ...] = ()
+    gather_bus_by_nodes: tuple[tuple[int, float], ...] = ()
     source: str = ""
 
 

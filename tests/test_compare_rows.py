@@ -26,7 +26,7 @@ from course.errors import UserError
         ({"notes": "CPU AdamW offload"}, "offloading"),
         ({"model": "nobody's"}, "shape missing"),
         ({"accelerator": "abacus"}, 'unknown accelerator "abacus"'),
-        ({"accelerator": "GB300"}, "no links known"),
+        ({"accelerator": "MI355X"}, "no links known"),
         ({"accelerator": "A100-80GB", "dtype": "fp8"}, "no peak known for fp8"),
         ({"dtype": "int3"}, 'unknown precision "int3"'),
         ({"software": "abacus"}, 'unknown software "abacus"'),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from course.predict.columns import from_layout
 from course.predict.compute import layer_times
 from course.predict.constants import constants_for
 from course.predict.memory import in_flight
-from course.predict.stages import stages
+from course.predict.stages import cut_by_cost, stages
 from course.problem import Layout
 from course.simulators.pipeline import gpipe, interleaved, one_forward_one_backward, simulate
 from tests.test_predict import example, with_cluster
@@ -33,8 +35,6 @@ def walk(layers: int, pipeline: int, chunks: int, rule: str) -> list[tuple[int, 
     ends = layers % parts != 0 and (layers + 2) % parts == 0
     if rule == "ends-one-fewer":
         ends = (layers + 2) % parts == 0
-    if rule == "first-extra":  # there the tables take no layer's place
-        ends = False
     if ends and pipeline > 1:
         pieces = ["table", *pieces, "table"]
     base, extra = divmod(len(pieces), parts)
@@ -47,6 +47,40 @@ def walk(layers: int, pipeline: int, chunks: int, rule: str) -> list[tuple[int, 
     for part, cut in enumerate(cuts):
         held[part % pipeline] += cut.count("layer")
     return [(count, stage == 0, stage == pipeline - 1) for stage, count in enumerate(held)]
+
+
+def walk_by_cost(layers: int, pipeline: int, head: Fraction) -> list[tuple[int, bool, bool]]:
+    """The same by cost: a stage closes once all blocks so far weigh more than its share; `head` weighs in layers."""
+    share = (layers + head) / pipeline
+    ends = [0]
+    for stage in range(pipeline):
+        taken = ends[-1]
+        while taken < layers and (taken == ends[-1] or taken <= share * (stage + 1)):
+            taken += 1
+        ends.append(taken)
+    counts = [after - before for before, after in itertools.pairwise(ends)]
+    # the stage that would take the block after the head: behind the last layer, or one on when the head overfills it
+    stage = next(place for place in range(pipeline) if ends[place + 1] == layers)
+    stage += layers > share * (stage + 1)
+    stage += layers + head > share * (stage + 1)
+    return [(count, place == 0, place == stage) for place, count in enumerate(counts)]
+
+
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "head", "first", "head_on"),
+    [
+        (16, 2, 4, 11, 1), (16, 4, 4, 6, 3), (16, 8, 4, 3, 7),
+        (32, 8, Fraction(64, 29), 5, 7), (32, 16, Fraction(64, 29), 3, 15),
+    ],
+)  # fmt: skip
+def test_a_heavy_head_leaves_more_layers_to_the_first_stages(
+    layers: int, pipeline: int, head: Fraction, first: int, head_on: int
+) -> None:
+    """The playbook's models: a head that weighs four layers, or 2.2; the memory of rank 0 shows eleven layers of 16."""
+    found = cut_by_cost(layers, Fraction(head).denominator, Fraction(head).numerator, pipeline)
+    assert found[0][0] == first
+    assert [place for place, (_, held) in enumerate(found) if held] == [head_on]
+    assert sum(count for count, _ in found) == layers
 
 
 @settings(max_examples=150, deadline=None)
@@ -65,7 +99,13 @@ def test_representative_stages_stand_for_the_real_ones(p: int, v: int, size: int
         layout=None,
     )
     columns = {name: np.array([float(value)]) for name, value in (("pipeline", p), ("interleave", v))}
-    ours, real = stages(run, columns), walk(layers, p, v, rule)
+    model = run.model
+    head = Fraction(
+        model.vocabulary * model.hidden,
+        4 * model.heads * model.head_size * model.hidden + 3 * model.ffn * model.hidden,
+    )
+    real = walk_by_cost(layers, p, head) if kind == "first-extra" else walk(layers, p, v, rule)
+    ours = stages(run, columns)
     assert float((ours.layers * ours.stands_for).sum()) == layers == sum(count for count, _, _ in real)
     assert float(ours.stands_for.sum()) == p
     seen = {}

@@ -17,8 +17,8 @@ from course.fields import fields_of, nearest, show
 from course.problem import Accelerator, Fabric, Model, Software, State
 
 __all__ = [
-    "KINDS", "NoPeak", "UnknownName", "accelerator", "fabric", "fabrics_for", "facts", "find", "model", "names",
-    "published_total", "software", "state",
+    "KINDS", "NoPeak", "UnknownName", "accelerator", "constants", "fabric", "fabrics_for", "facts", "find", "model",
+    "names", "published_total", "software", "state",
 ]  # fmt: skip
 
 KINDS = {
@@ -29,6 +29,7 @@ KINDS = {
     "states": "states.csv",
     "software": "software.csv",
 }
+CONSTANTS, BUS = "constants.csv", "bus.csv"
 DEFAULT_STATE = "bf16-18"
 
 Row = Mapping[str, str]
@@ -48,6 +49,41 @@ def _rows(kind: str) -> tuple[Row, ...]:
         raise UnknownName(f"The catalog has no kind {show(kind)}; it has {', '.join(KINDS)}.")
     text = files(__package__).joinpath(KINDS[kind]).read_text(encoding="utf-8")
     return tuple(csv.DictReader(text.splitlines()))
+
+
+@cache
+def _table(file: str) -> tuple[Row, ...]:
+    text = files(__package__).joinpath(file).read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+@cache
+def constants(recipe: str, accelerator_name: str) -> Mapping[str, Row]:
+    """The constants of a training program on an accelerator, each with its unit and where it comes from.
+
+    The row that names both wins over one that names the program, that over one that names the accelerator, and that
+    over one for all. `accelerator_name` is the catalog's own.
+
+    >>> constants("maxtext", "tpu-v5e")["host_forward_s"]["value"]
+    '0'
+    """
+    found: dict[str, tuple[int, Row]] = {}
+    for row in _table(CONSTANTS):
+        own_program, own_device = row["recipe"] != "*", row["accelerators"] != "*"
+        named = row["accelerators"].split("; ")
+        if (own_program and row["recipe"] != recipe) or (own_device and accelerator_name not in named):
+            continue
+        rank = 2 * own_program + own_device
+        if rank >= found.get(row["constant"], (-1, row))[0]:
+            found[row["constant"]] = rank, row
+    return {name: row for name, (_, row) in found.items()}
+
+
+@cache
+def _bus(link: str, collective: str) -> tuple[tuple[int, float], ...]:
+    """Measured bus bandwidth over whole nodes: (nodes, byte/s), by number of nodes; empty where none is published."""
+    rows = [row for row in _table(BUS) if (row["link"], row["collective"]) == (link, collective)]
+    return tuple(sorted((int(row["nodes"]), float(row["busbw_bytes_per_s"])) for row in rows))
 
 
 @cache
@@ -195,6 +231,7 @@ def accelerator(name: str, precision: str = "bf16", peak_flops_per_s: float | No
         precision=precision,
         measured_matmul_flops_per_s=measured if precision == "bf16" and not own_peak else None,
         measured_matmul_share=measured / peaks["bf16"] if measured else None,
+        peak_16_bit_flops_per_s=None if own_peak else peaks.get("bf16", peaks.get("fp16")),
         vendor=row["vendor"],
         default_recipe=row["default_recipe"],
         source=row["source"],
@@ -224,6 +261,8 @@ def fabric(name: str) -> Fabric:
         scale_out_latency_s=_needed(out, "latency_s"),
         scale_up_measured_bytes_per_s=_number(up["measured_busbw_bytes_per_s"]),
         scale_out_measured_bytes_per_s=measured_out if measured_out and measured_out <= wire else None,
+        reduce_bus_by_nodes=_bus(out["id"], "all-reduce"),
+        gather_bus_by_nodes=_bus(out["id"], "all-gather"),
         source=f"{up['source']}; {out['source']}",
     )
 
@@ -264,6 +303,8 @@ def software(name: str, state_recipe: str | State = DEFAULT_STATE) -> Software:
     recipe = state(state_recipe)
     if values["gradient_reduction_bytes"] == "as accumulated":
         values["gradient_reduction_bytes"] = str(recipe.extra_gradients or recipe.gradients)
+    if values["weight_gather_bytes"] == "as stored":
+        values["weight_gather_bytes"] = str(recipe.weights)
     return Software(
         recipe=find("software", name),
         order=tuple(values["order"].split()),

@@ -34,6 +34,10 @@ SHARDINGS = {"megatron": "zero1", "nanotron-2025": "zero1", "torch-fsdp": "zero3
 """What a program usually shards where the row does not say."""
 
 
+FABRICS = {("nanotron-2025", "h100-sxm"): "h100-efa"}
+"""The links of a program's published runs, where they say them: the playbook's collectives were measured on EFA."""
+
+
 @dataclass(frozen=True)
 class Skipped:
     """A row that cannot be predicted, and why."""
@@ -111,12 +115,13 @@ def _run(row: Row) -> Run | Skipped:
     if isinstance(accelerator, Skipped):
         return accelerator
     said: list[str] = []
-    fabric = _fabric(accelerator.id, row.get("fabric"), row.get("node_size"), row["n_devices"], said)
-    if isinstance(fabric, Skipped):
-        return fabric
     recipe = _recipe(row, accelerator, said)
     if isinstance(recipe, Skipped):
         return recipe
+    links = row.get("fabric") or FABRICS.get((recipe, accelerator.id))
+    fabric = _fabric(accelerator.id, links, row.get("node_size"), row["n_devices"], said)
+    if isinstance(fabric, Skipped):
+        return fabric
     state = row.get("state") or STATES.get(recipe, catalog.DEFAULT_STATE)
     try:
         software = _software(recipe, str(state), "MP PURE" in str(row.get("notes") or ""))

@@ -20,7 +20,7 @@ from course.predict.columns import CODES, DEGREES, derived
 from course.problem import Layout, Model, Run
 from course.records.columns import Row
 
-__all__ = ["Compared", "predicted", "source_of", "unmeasured"]
+__all__ = ["Compared", "columns_of", "measured_time", "predicted", "source_of", "unmeasured"]
 
 GIB = 2.0**30
 PRINTED = ("peak_mem_gib", "mfu_reported", "hfu_reported", "tflops_per_device")
@@ -118,7 +118,8 @@ def unmeasured(compared: Iterable[Compared]) -> int:
     )
 
 
-def _columns(layouts: Sequence[Layout], run: Run) -> dict[str, np.ndarray]:
+def columns_of(layouts: Sequence[Layout], run: Run) -> dict[str, np.ndarray]:
+    """Layouts of one question as columns."""
     columns = {name: np.array([float(getattr(one, name)) for one in layouts]) for name in DEGREES}
     columns |= {
         name: np.array([float(codes.index(getattr(one, name))) for one in layouts]) for name, codes in CODES.items()
@@ -134,7 +135,7 @@ def _evaluated(rows: Sequence[Row], runs: Sequence[Run]) -> list[Compared]:
     question = replace(runs[0], layout=layouts[0] if uneven else None)
     try:
         with np.errstate(all="ignore"):
-            columns = _columns(layouts, question)
+            columns = columns_of(layouts, question)
             broken = violations(question, columns)
             codes = [next((code for code in broken if broken[code][place]), None) for place in range(len(rows))]
             legal = [place for place, code in enumerate(codes) if code is None]
@@ -183,6 +184,15 @@ def _compared(row: Row, run: Run, broken: str | None, values: dict[str, np.ndarr
 @cache
 def _flops(model: Model, sequence_length: int, recompute: str) -> dict[str, float]:
     return flops_per_token(model, sequence_length, recompute)
+
+
+def measured_time(row: Row, run: Run) -> float | None:
+    """The step time a row measured, in s; None for a failed row, and where nothing gives it."""
+    assert run.layout is not None
+    if records.failed(row):
+        return None
+    conventions = _flops(run.model, run.training.sequence_length, run.layout.recompute)
+    return _measured(row, run, conventions.get(str(row.get("mfu_convention_code"))))
 
 
 def _measured(row: Row, run: Run, flops: float | None) -> float | None:

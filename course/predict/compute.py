@@ -99,6 +99,33 @@ element_wise_bytes = Formula(
     ),
 )  # fmt: skip
 
+eager_bytes = Formula(
+    "eager_bytes",
+    "Q",
+    b_a * _tokens * (6 * h * (s_p / T_p + 1 - s_p) + (6 * (a + a_kv) * d + 3 * (n_mlp - 2) * f) / T_p) / DEVICE,
+    "byte/device",
+    "bytes that element-wise passes of one layer forward move besides, where operations run one by one",
+    derivation=(
+        Step("2 norms pass an fp32 copy of their input: written and read, half again each; the rotary turn reads "
+             "and writes the two halves of queries and keys and joins them; the gate's activation goes and comes apart",
+             b_a * _tokens * (2 * 3 * h * (1 - s_p + s_p / T_p) + 6 * (a * d + a_kv * d) / T_p
+                              + 3 * f * (n_mlp - 2) / T_p) / DEVICE),
+    ),
+)  # fmt: skip
+
+narrow_cast_bytes = Formula(
+    "narrow_cast_bytes",
+    "Q",
+    2 * b_a * _tokens * (h * (s_p / T_p + 1 - s_p) * 2 + (a * d + f) / T_p) / DEVICE,
+    "byte/device",
+    "bytes of one layer forward for casting matmul inputs to 8 bits or fewer",
+    assumptions=("a cast reads 16 bits and writes 8 twice, as they lie and transposed for the weight's gradient",),
+    derivation=(
+        Step("inputs of the four matmuls: hidden, attention's output, hidden, the MLP's inner vector",
+             (b_a + 2 * b_a / 2) * _tokens * (2 * h * (1 - s_p + s_p / T_p) + a * d / T_p + f / T_p) / DEVICE),
+    ),
+)  # fmt: skip
+
 optimizer_bytes_moved = Formula(
     "optimizer_bytes_moved",
     "Q",
@@ -115,22 +142,22 @@ class LayerTimes:
     """Seconds of one micro-batch: a layer forward and backward, and what the last stage adds.
 
     The two `idle` parts of a layer are those in which the device waits for the host: collectives may run in them.
-    The two `core` parts are those of attention, which a ring of context ranks runs beside.
+    `column_split` is backward's time in the matrices that tensor parallelism splits by columns. The two `core` parts
+    are those of attention, which a ring of context ranks runs beside.
     """
 
     forward: np.ndarray
     backward: np.ndarray
     forward_idle: np.ndarray
     backward_idle: np.ndarray
+    column_split: np.ndarray
     head_forward: np.ndarray
     head_backward: np.ndarray
     core_forward: np.ndarray
     core_backward: np.ndarray
 
 
-def layer_times(
-    run: Run, columns: dict[str, np.ndarray], constants: Constants, mixture: bool = False
-) -> LayerTimes:
+def layer_times(run: Run, columns: dict[str, np.ndarray], constants: Constants, mixture: bool = False) -> LayerTimes:
     """Compute time of a layer and of the output head, for each layout; recomputation belongs to backward.
 
     `mixture` asks for a layer with experts in place of one without.
@@ -145,40 +172,64 @@ def layer_times(
     query, key = model.heads * model.head_size, model.kv_heads * model.head_size
     inward = widths["mlp_matrices"] - 1
 
-    def matmul(inner: float, outer: float, rows: Any = rows, tensor: Any = columns["tensor"]) -> np.ndarray:
+    def matmul(
+        inner: float, outer: float, rows: Any = rows, tensor: Any = columns["tensor"], wide: bool = False
+    ) -> np.ndarray:
         parts = {"rows": rows, "inner": inner, "columns": outer, "tensor": tensor}
         flops = shard_matmul_flops(**parts)
-        return _time(run, flops, shard_matmul_bytes(**parts, activation_bytes=2.0), constants.matmul_share)
+        moved = shard_matmul_bytes(**parts, activation_bytes=2.0)
+        return _time(run, flops, moved, constants.wide_share if wide else constants.matmul_share, wide)
 
+    column_split: Any = 0.0  # of latents and experts nothing is counted as hidden
     if model.kv_lora:
         matmuls = latent.matmul_time(model, columns, rows, matmul)
     else:
-        matmuls = matmul(model.hidden, query + 2 * key) + matmul(model.hidden, query)
+        column_split = matmul(model.hidden, query + 2 * key)
+        matmuls = column_split + matmul(model.hidden, query)
     if mixture:
         matmuls = matmuls + experts.matmul_time(model, columns, rows, matmul)
         widths["ffn"] = experts.active_width(model)
     else:
-        matmuls = matmuls + matmul(model.hidden, inward * model.ffn) + matmul(model.hidden, model.ffn)
-    passes = element_wise_bytes(**pick(element_wise_bytes, widths)) / context
+        upward = matmul(model.hidden, inward * model.ffn)
+        column_split = column_split + upward
+        matmuls = matmuls + upward + matmul(model.hidden, model.ffn)
+    moved = element_wise_bytes(**pick(element_wise_bytes, widths)) / context
+    if software.eager_kernels:
+        moved = moved + eager_bytes(**pick(eager_bytes, widths)) / context
+    if run.training.precision in ("fp8", "fp4"):
+        moved = moved + narrow_cast_bytes(**pick(narrow_cast_bytes, widths)) / context
     if mixture or model.kv_lora:
-        passes = passes + _more_passes(run, widths | {"context": context}, mixture)
-    element_wise = passes / run.cluster.accelerator.memory_bytes_per_s
+        moved = moved + _more_passes(run, widths | {"context": context}, mixture)
+    memory_rate = constants.memory_share * run.cluster.accelerator.memory_bytes_per_s
+    element_wise = moved / memory_rate
     core_forward, core_backward = _attention(run, widths, context, constants)
     device_forward = matmuls + core_forward + element_wise
     device_backward = 2 * matmuls + core_backward + 2 * element_wise
     launches = experts.HOST_RATIO if mixture else 1.0
-    forward = layer_time(device_time=device_forward, host_time=constants.host_forward_s * launches)
-    backward = layer_time(device_time=device_backward, host_time=constants.host_backward_s * launches)
+    host_forward, host_backward = _host_times(run, columns, constants)
+    forward = layer_time(device_time=device_forward, host_time=host_forward * launches)
+    backward = layer_time(device_time=device_backward, host_time=host_backward * launches)
     forward_idle = forward - device_forward
     backward_idle = backward - device_backward + columns["full_recompute"] * forward_idle
     again = columns["full_recompute"] * forward + columns["core_recompute"] * core_forward
-    head = matmul(model.hidden, model.vocabulary)
+    head = matmul(model.hidden, model.vocabulary, wide=True)
     loss_forward, loss_backward = LOSS_BYTES["fused" if software.fused_loss else "unfused"]
-    logits = rows * model.vocabulary / columns["tensor"] / run.cluster.accelerator.memory_bytes_per_s
+    logits = rows * model.vocabulary / columns["tensor"] / memory_rate
     return LayerTimes(
-        forward, backward + again, forward_idle, backward_idle,
+        forward, backward + again, forward_idle, backward_idle, np.broadcast_to(2 * column_split, forward.shape),
         head + logits * loss_forward, 2 * head + logits * loss_backward, core_forward, core_backward,
     )  # fmt: skip
+
+
+def _host_times(run: Run, columns: dict[str, np.ndarray], constants: Constants) -> tuple[np.ndarray, np.ndarray]:
+    """The host's floor of a layer, forward and backward."""
+    tensor, pipeline = columns["tensor"], columns["pipeline"]
+    more = constants.host_tensor_s * (tensor > 1)
+    forward, backward = constants.host_forward_s + more, constants.host_backward_s + more
+    bound = (tensor > 1) & (pipeline > 1) & (run.cluster.devices > run.cluster.fabric.node_size)
+    floor = np.where(bound, constants.host_pipeline_s + constants.host_pipeline_rank_s * tensor, 0.0)
+    share = forward / np.maximum(forward + backward, 1e-12)
+    return np.maximum(forward, share * floor), np.maximum(backward, (1 - share) * floor)
 
 
 def _more_passes(run: Run, widths: dict[str, Any], mixture: bool) -> Any:
@@ -207,19 +258,21 @@ def _attention(
             widths = widths | {"sliding_window": model.sliding_window}
             local = window_flops(**pick(window_flops, widths)) / context
             flops = flops + (local - flops) * (model.window_layers / model.layers)  # the mean of all layers
-        forward = _time(run, flops, np.zeros_like(flops), constants.attention_share)
+        forward = _time(run, flops, np.zeros_like(flops), constants.attention_share, wide=True)
         return forward, FLASH_BACKWARD * forward
     count = score_count(**pick(score_count, widths)) / context
     scores = count * SCORE_BYTES_FORWARD / run.cluster.accelerator.memory_bytes_per_s
-    forward = _time(run, 2 * flops, np.zeros_like(flops), constants.matmul_share) + scores
+    forward = _time(run, 2 * flops, np.zeros_like(flops), constants.wide_share, wide=True) + scores
     return forward, 2 * forward
 
 
-def _time(run: Run, flops: np.ndarray, moved: np.ndarray, share: float) -> np.ndarray:
+def _time(run: Run, flops: np.ndarray, moved: np.ndarray, share: float, wide: bool = False) -> np.ndarray:
+    """Time of an operation; `wide` for one that computes in 16 bits in every run."""
     accelerator = run.cluster.accelerator
+    peak = (accelerator.peak_16_bit_flops_per_s if wide else None) or accelerator.peak_flops_per_s
     return np.asarray(
         operation_time(
-            kernel_flops=flops, kernel_bytes=moved, peak_flops_per_s=accelerator.peak_flops_per_s, efficiency=share,
+            kernel_flops=flops, kernel_bytes=moved, peak_flops_per_s=peak, efficiency=share,
             memory_bytes_per_s=accelerator.memory_bytes_per_s,
         )
     )  # fmt: skip

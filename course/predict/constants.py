@@ -1,24 +1,15 @@
-"""The constants of a prediction, each physical, with where it comes from. None is fitted to a run it predicts.
+"""The constants of a prediction, each physical; `course/catalog/constants.csv` says of each where it comes from.
 
-They were fixed before any run was compared: matmul and links from published benchmarks of single operations (the
-catalog's measured figures), the rest from the papers and programs named below.
+They belong to an accelerator and a training program, never to a run. What a benchmark of single operations or of
+collectives measured stands in the catalog's own rows and wins over a usual share.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from course import catalog
 from course.problem import Run
-
-USUAL_MATMUL_SHARE = 0.8
-"""Share of dense peak a large matmul reaches where nobody published one: that of the H100 and A100 rows (.80, .87)."""
-
-USUAL_LINK_SHARE = 0.8
-"""Share of the one-way wire rate a large collective reaches: .80 for NVLink 4 (nccl-tests on 8 x H200)."""
-
-FLASH_SHARE_OF_MATMUL = 0.45
-"""Flash attention's rate (causal FLOPs, forward and backward) over that of a large matmul: about 335 of 795 TFLOP/s on
-H100 with FlashAttention-2 (Dao 2023, from memory of the paper). Doubt: the third version reaches more."""
 
 FLASH_BACKWARD = 2.5
 """Backward of flash attention over its forward: five matmuls for two, the scores are computed again."""
@@ -33,23 +24,34 @@ SAVED_LOGIT_BYTES = 4
 """Bytes a logit leaves behind for backward, where the backward of its micro-batch does not follow at once: the fp32
 softmax."""
 
-HOST_FORWARD_S, HOST_BACKWARD_S = 1.0e-3, 1.5e-3
-"""Time the host needs to launch one layer from Python, forward and backward: a floor. Zero where a step is compiled."""
-
 MARGIN_SHARE, MARGIN_BYTES = 0.01, 1.0e9
 """Memory no tensor gets: what the framework sees less than the driver (1 %), and the process's own context (1 GB)."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What a prediction takes from outside: shares of peak and of wire, rates in byte/s, times in s."""
+    """What a prediction takes from outside: shares of peak and of wire, rates in byte/s, times in s.
+
+    `matmul_share` is of the peak of the run's precision; `wide_share` and `attention_share` are of the 16-bit peak, at
+    which the output head and attention compute whatever the layers' matrices do. `host_*` are floors of one layer;
+    `collective_s` is the least that a waited-for collective takes; `hop_s` and `hop_across_s` are the latency of one
+    message in a ring of gradients.
+    """
 
     matmul_share: float
+    wide_share: float
     attention_share: float
+    memory_share: float
     scale_up_bytes_per_s: float
     scale_out_bytes_per_s: float
     host_forward_s: float
     host_backward_s: float
+    host_tensor_s: float
+    host_pipeline_s: float
+    host_pipeline_rank_s: float
+    collective_s: float
+    hop_s: float
+    hop_across_s: float
     sources: tuple[str, ...]
 
 
@@ -58,27 +60,42 @@ def constants_for(run: Run) -> Constants:
 
     >>> from course.examples import path
     >>> from course.problem import load
-    >>> round(constants_for(load(path("llama-3-8b-8-h100"))).matmul_share, 3)
-    0.803
+    >>> 0.5 < constants_for(load(path("llama-3-8b-8-h100"))).matmul_share < 0.9
+    True
     """
     accelerator, fabric = run.cluster.accelerator, run.cluster.fabric
-    share = accelerator.measured_matmul_share
+    rows = catalog.constants(run.software.recipe, accelerator.id)
+    value = {name: float(row["value"]) for name, row in rows.items()}
+    row = rows["matmul_share"]  # measured in training, it wins over a bare kernel's
+    own = (row["recipe"], row["accelerators"]) != ("*", "*")
+    narrow = value.get(f"matmul_share_{accelerator.precision}")  # of the narrow peak; 16-bit work keeps its own share
+    share = value["matmul_share"] if own else accelerator.measured_matmul_share or value["matmul_share"]
     up, out = fabric.scale_up_measured_bytes_per_s, fabric.scale_out_measured_bytes_per_s
-    compiled = run.software.recipe == "maxtext"
+    up_rate = value.get("scale_up_bytes_per_s", up or value["link_share"] * fabric.scale_up_bytes_per_s)
+    out_rate = out or value["network_share"] * fabric.scale_out_bytes_per_s
+    where = "in training" if own else "on this accelerator" if accelerator.measured_matmul_share else ""
     sources = (
-        f"matmuls reach {share or USUAL_MATMUL_SHARE:.0%} of dense peak "
-        + ("(measured on this accelerator)" if share else "(no published figure: the usual share)"),
-        f"links inside a node carry {(up or USUAL_LINK_SHARE * fabric.scale_up_bytes_per_s) / 1e9:.0f} GB/s one way "
-        + ("(measured)" if up else f"({USUAL_LINK_SHARE:.0%} of the wire)"),
-        f"the network carries {(out or USUAL_LINK_SHARE * fabric.scale_out_bytes_per_s) / 1e9:.0f} GB/s one way "
-        "a device " + ("(measured)" if out else f"({USUAL_LINK_SHARE:.0%} of the wire)"),
+        f"matmuls reach {share:.0%} of dense peak "
+        + (f"(measured {where})" if where else "(no published figure: the usual share)"),
+        f"links inside a node carry {up_rate / 1e9:.0f} GB/s one way "
+        + ("(measured)" if up or "scale_up_bytes_per_s" in value else f"({value['link_share']:.0%} of the wire)"),
+        "the network carries what a table of collectives by nodes measured"
+        if fabric.reduce_bus_by_nodes
+        else f"the network carries {out_rate / 1e9:.0f} GB/s one way a device "
+        + ("(measured)" if out else f"({value['network_share']:.0%} of the wire)"),
     )
+    kept = (
+        "memory_share", "host_forward_s", "host_backward_s", "host_tensor_s", "host_pipeline_s",
+        "host_pipeline_rank_s", "collective_s",
+    )  # fmt: skip
     return Constants(
-        matmul_share=share or USUAL_MATMUL_SHARE,
-        attention_share=(share or USUAL_MATMUL_SHARE) * FLASH_SHARE_OF_MATMUL,
-        scale_up_bytes_per_s=up or USUAL_LINK_SHARE * fabric.scale_up_bytes_per_s,
-        scale_out_bytes_per_s=out or USUAL_LINK_SHARE * fabric.scale_out_bytes_per_s,
-        host_forward_s=0.0 if compiled else HOST_FORWARD_S,
-        host_backward_s=0.0 if compiled else HOST_BACKWARD_S,
+        matmul_share=narrow or share,
+        wide_share=share,
+        attention_share=value.get("attention_share", share * value["attention_over_matmul"]),
+        scale_up_bytes_per_s=up_rate,
+        scale_out_bytes_per_s=out_rate,
+        hop_s=value.get("hop_s", fabric.scale_up_latency_s),
+        hop_across_s=value.get("hop_across_s", fabric.scale_out_latency_s),
         sources=sources,
+        **{name: value[name] for name in kept},
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from course.batch import pipeline_time
-from course.estimate import count, operation_time
+from course.estimate import operation_time
 from course.mfu import accelerator_hours, wall_time
 from course.predict import layers
 from course.predict.compute import optimizer_bytes_moved
 from course.predict.constants import Constants, constants_for
+from course.predict.experts import routed_parameters
 from course.predict.memory import PARTS, memory
-from course.predict.stages import stages
+from course.predict.stages import Stages, stage_parameters, stages
 from course.predict.traffic import data_traffic, links, pipeline_traffic
 from course.problem import Run
 
@@ -52,7 +53,7 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     compute = m * stage_compute[row, slowest]
     data = data_traffic(run, columns, layout, *layers.cover(run, kinds), link)
     pipeline = pipeline_traffic(run, columns, link["pipeline"])
-    other = _optimizer_time(run, columns)
+    other = _optimizer_time(run, columns, layout, constants)
     time = piped + other + data.exposed + pipeline.exposed
 
     steps = run.training.tokens / run.training.tokens_per_step
@@ -80,25 +81,23 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     return out
 
 
-def _optimizer_time(run: Run, columns: Columns) -> np.ndarray:
-    """The optimizer step: state of the device's own shard through memory once."""
+def _optimizer_time(run: Run, columns: Columns, layout: Stages, constants: Constants) -> np.ndarray:
+    """The optimizer step: state of the device's own shard through memory once, on the stage with most parameters."""
     state = run.training.state
     sharded = np.where(columns["shard_optimizer"] > 0, columns["shard_group"], 1)
-    shards = columns["tensor"] * columns["pipeline"] * sharded
-    held = count(run.model).total / shards
+    held = stage_parameters(run, columns, layout) / (columns["tensor"] * sharded)[:, None]
     if run.model.experts:
-        routed = layers.routed(run)
-        copies = columns["expert"] * columns["expert_tensor"] * columns["pipeline"]
         own = np.where(columns["shard_optimizer"] > 0, columns["expert_shards"], 1)
-        held = (count(run.model).total - routed) / shards + routed / (copies * own)
+        copies = columns["expert"] * columns["expert_tensor"] * own
+        held = held + routed_parameters(run.model, layout) / copies[:, None]
     moved = optimizer_bytes_moved(
-        stage_parameters=held, optimizer_bytes=float(state.optimizer),
-        gradient_bytes=float(state.extra_gradients or state.gradients), weight_bytes=float(state.weights),
+        stage_parameters=held.max(axis=1), optimizer_bytes=float(state.optimizer),
+gradient_bytes=float(state.extra_gradients or state.gradients), weight_bytes=float(state.weights),
     )  # fmt: skip
     accelerator = run.cluster.accelerator
     return np.asarray(
         operation_time(
             kernel_flops=np.zeros_like(moved), kernel_bytes=moved, peak_flops_per_s=accelerator.peak_flops_per_s,
-            efficiency=1.0, memory_bytes_per_s=accelerator.memory_bytes_per_s,
+            efficiency=1.0, memory_bytes_per_s=constants.memory_share * accelerator.memory_bytes_per_s,
         )
     )  # fmt: skip

@@ -189,9 +189,7 @@ def matmul_time(model: Model, columns: Columns, rows: np.ndarray, matmul: Matmul
     return time
 
 
-def exchange(
-    run: Run, columns: Columns, link: dict[str, Link], constants: Constants
-) -> tuple[np.ndarray, np.ndarray]:
+def exchange(run: Run, columns: Columns, link: dict[str, Link], constants: Constants) -> tuple[np.ndarray, np.ndarray]:
     """Seconds one mixture layer's tokens travel for one micro-batch, (forward, backward).
 
     Copies to the experts' ranks and results back; where ranks share an expert's matrices, a gather of its tokens before

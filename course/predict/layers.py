@@ -51,19 +51,22 @@ def _kind(
     run: Run, columns: Columns, held: np.ndarray, link: dict[str, Link], constants: Constants, mixture: bool
 ) -> Kind:
     layer = layer_times(run, columns, constants, mixture)
-    tensor_forward, tensor_backward = tensor_layer_time(run, columns, link["tensor"])
+    tensor_forward, tensor_backward, beneath = tensor_layer_time(
+        run, columns, link["tensor"], constants, layer.column_split
+    )
     if mixture:
         share = experts.tensor_share(run.model)
-        tensor_forward, tensor_backward = share * tensor_forward, share * tensor_backward
+        tensor_forward, tensor_backward, beneath = share * tensor_forward, share * tensor_backward, share * beneath
+    waited = tensor_backward - beneath
     # the host's time is a floor: while a device waits for it, collectives run; with overlap they run beside compute too
     idle = layer.forward_idle, layer.backward_idle
     work = layer.forward, layer.backward
     beside = work if run.software.overlap_tensor else idle
     seen_forward = np.maximum(tensor_forward - beside[0], 0.0)
-    seen_tensor = seen_forward + np.maximum(tensor_backward - beside[1], 0.0)
+    seen_tensor = seen_forward + np.maximum(waited - beside[1], 0.0)
     total, seen = {"tensor": tensor_forward + tensor_backward}, {"tensor": seen_tensor}
     cover = (layer.forward + seen_forward, layer.backward + seen_tensor - seen_forward)
-    left = [np.maximum(idle[0] - tensor_forward, 0.0), np.maximum(idle[1] - tensor_backward, 0.0)]
+    left = [np.maximum(idle[0] - tensor_forward, 0.0), np.maximum(idle[1] - waited, 0.0)]
     if run.software.overlap_tensor:
         left = list(idle)
 

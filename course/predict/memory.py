@@ -10,6 +10,7 @@ import numpy as np
 from course.batch import gpipe_in_flight, interleaved_in_flight, one_f_one_b_in_flight
 from course.constrain import activation_memory, gathered_weights, whole_gradients
 from course.estimate import LOGIT_BYTES, layer_input_bytes, logits_bytes, pick, token_layer_bytes
+from course.formula import Formula, Step
 from course.legality import SCHEDULES
 from course.predict.constants import MARGIN_BYTES, MARGIN_SHARE, SAVED_LOGIT_BYTES
 from course.predict.context import buffer_bytes
@@ -18,8 +19,36 @@ from course.predict.latent import latent_saved_bytes, widths
 from course.predict.stages import Stages, layer_parameters, stage_parameters
 from course.problem import Run
 from course.shard import expert_state_per_device, state_per_device
+from course.symbols import symbols
+from course.units import TOKEN
 
 Columns = dict[str, np.ndarray]
+h, a, a_kv, d, f, n_mlp, b_a, T_p, s_p = symbols(
+    "hidden", "heads", "kv_heads", "head_size", "ffn", "mlp_matrices", "activation_bytes", "tensor", "sequence_sharded"
+)
+
+eager_copies_bytes = Formula(
+    "eager_copies_bytes",
+    "A",
+    b_a * ((a + 2 * a_kv) * d + (n_mlp - 2) * f) / T_p / TOKEN,
+    "byte/token",
+    "bytes one layer saves for one token besides, where element-wise operations run one by one",
+    assumptions=("queries, keys and values are copied after the rotary turn, and a gate's activation is a tensor too",),
+    derivation=(
+        Step("copies of Q, K and V, and the activated gate, where there is one",
+             (b_a * a * d + 2 * b_a * a_kv * d + b_a * f * (n_mlp - 2)) / T_p / TOKEN),
+    ),
+)  # fmt: skip
+
+kept_inputs_bytes = Formula(
+    "kept_inputs_bytes",
+    "A",
+    2 * b_a * h * s_p * (1 - 1 / T_p) / TOKEN,
+    "byte/token",
+    "bytes one layer saves for one token besides, where gathered inputs of its column-split matrices stay whole",
+    derivation=(Step("two inputs whole instead of one t-th of them", 2 * (b_a * h - b_a * h / T_p) * s_p / TOKEN),),
+)
+
 PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "margin")
 
 
@@ -111,9 +140,7 @@ def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
     return Memory(chosen, whole[row, fullest], stages.index[row, fullest])
 
 
-def _activations(
-    run: Run, wide: Columns, stages: Stages, flight: np.ndarray, sequence: dict[str, Any]
-) -> np.ndarray:
+def _activations(run: Run, wide: Columns, stages: Stages, flight: np.ndarray, sequence: dict[str, Any]) -> np.ndarray:
     """What is saved for backward, of every kind of layer a stage holds."""
     model, software, full = run.model, run.software, wide["full_recompute"]
     saved = {
@@ -124,12 +151,22 @@ def _activations(
         "kv_lora": model.kv_lora,
     }  # fmt: skip
     inputs = np.asarray(layer_input_bytes(**pick(layer_input_bytes, saved)))
-    latents = latent_saved_bytes(**pick(latent_saved_bytes, saved)) if model.kv_lora else 0.0
-    held = [(stages.layers - stages.mixture, np.asarray(token_layer_bytes(**pick(token_layer_bytes, saved)) + latents))]
+    besides: Any = latent_saved_bytes(**pick(latent_saved_bytes, saved)) if model.kv_lora else 0.0
+    if not software.tensor_regather:
+        besides = besides + kept_inputs_bytes(**pick(kept_inputs_bytes, saved | {"hidden": float(model.hidden)}))
+
+    def with_copies(layer: Any, widths: dict[str, Any]) -> np.ndarray:
+        if software.eager_kernels:
+            layer = layer + eager_copies_bytes(**pick(eager_copies_bytes, widths))
+        return np.asarray(layer)
+
+    plain = with_copies(token_layer_bytes(**pick(token_layer_bytes, saved)) + besides, saved)
+    held = [(stages.layers - stages.mixture, plain)]
     if model.experts:
         routed = saved | {"ffn": active_width(model)}
-        one = token_layer_bytes(**pick(token_layer_bytes, routed)) + latents
-        held.append((stages.mixture, np.asarray(one + expert_inputs_bytes(**pick(expert_inputs_bytes, routed)))))
+        one = token_layer_bytes(**pick(token_layer_bytes, routed)) + besides
+        one = one + expert_inputs_bytes(**pick(expert_inputs_bytes, routed))
+        held.append((stages.mixture, with_copies(one, routed)))
     kept, whole = 0.0, 0.0
     for count, layer in held:
         kept = kept + activation_memory(

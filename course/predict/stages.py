@@ -8,6 +8,7 @@ changes, and the last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def stages(run: Run, columns: Columns) -> Stages:
     """The representative stages of each layout.
 
     Even stages where layers divide by the chunks; one layer fewer on the first and the last where layers + 2 do;
-    under the rule `first-extra` the first stages take the rest.
+    under the rule `first-extra` stages are cut by cost, see `cut_by_cost`.
     """
     p, chunks = columns["pipeline"], columns["pipeline"] * columns["interleave"]
     if run.model.experts and 0 < (run.model.dense_layers or 0) < run.model.layers:
@@ -48,11 +49,11 @@ def stages(run: Run, columns: Columns) -> Stages:
         layers = np.array([run.layout.stage_layers], float)
         index = np.arange(layers.shape[1], dtype=float)[None, :]
         return _finish(index, layers, np.ones_like(layers), _mixture(run, layers), p)
+    if run.software.stage_rule == "first-extra":
+        return _by_cost(run, p)
     total = float(run.model.layers)
     even = total % chunks == 0
     ends = ~even & ((total + 2) % chunks == 0) & (p > 1)
-    if run.software.stage_rule == "first-extra":
-        ends = np.zeros_like(even)
     if run.software.stage_rule == "ends-one-fewer":
         ends = ((total + 2) % chunks == 0) & (p > 1)
     base = np.where(ends, (total + 2) / p, np.floor(total / p))
@@ -70,6 +71,50 @@ def stages(run: Run, columns: Columns) -> Stages:
 def _mixture(run: Run, layers: np.ndarray) -> np.ndarray:
     """Layers with experts where all layers are alike."""
     return layers if run.model.experts and not run.model.dense_layers else np.zeros_like(layers)
+
+
+@lru_cache(maxsize=1024)
+def cut_by_cost(layers: int, layer_cost: int, head_cost: int, pipeline: int) -> tuple[tuple[int, bool], ...]:
+    """Layers of each stage, and whether it has the head, where blocks are dealt out by what they cost.
+
+    A stage takes blocks until the cost so far *exceeds* its share of the whole; so the first stages hold more, and
+    where blocks run out the last ones hold none. The head is taken to sit with the loss, which costs nothing and goes
+    where the next block would: so the published times say. Source: nanotron of February 2025, models/base.py.
+
+    >>> cut_by_cost(16, 1, 4, 2)  # a head that weighs four layers
+    ((11, False), (5, True))
+    >>> cut_by_cost(4, 2, 1, 4)
+    ((2, False), (1, False), (1, False), (0, True))
+    """
+    costs = [layer_cost] * layers + [head_cost, 0]
+    whole, spent, stage = sum(costs), 0, 0
+    held = [0] * pipeline
+    for block, cost in enumerate(costs):
+        held[stage] += block < layers
+        last = stage
+        spent += cost
+        if spent * pipeline > whole * (stage + 1):
+            stage += 1
+    return tuple((count, index == last) for index, count in enumerate(held))
+
+
+def _by_cost(run: Run, pipeline: np.ndarray) -> Stages:
+    """Representative stages under `cut_by_cost`: the first of each kind stands for its kind."""
+    model = run.model
+    layer_cost = 4 * model.heads * model.head_size * model.hidden + 3 * model.ffn * model.hidden
+    degrees, place = np.unique(pipeline, return_inverse=True)
+    kinds: list[list[tuple[float, ...]]] = []
+    for degree in degrees:
+        first: dict[tuple[float, ...], list[float]] = {}
+        cut = cut_by_cost(model.layers, layer_cost, model.vocabulary * model.hidden, int(degree))
+        for index, (layers, head) in enumerate(cut):
+            kind = (float(layers), float(index == 0), float(head))
+            first.setdefault(kind, [float(index), 0.0])[1] += 1
+        kinds.append([(index, kind[0], count, *kind[1:]) for kind, (index, count) in first.items()])
+    width = max(len(rows) for rows in kinds)
+    table = np.array([rows + [(0.0,) * 5] * (width - len(rows)) for rows in kinds])[place.ravel()]
+    own = table[:, :, 1]
+    return Stages(table[:, :, 0], own, table[:, :, 2], table[:, :, 3], table[:, :, 4], _mixture(run, own))
 
 
 def layer_parameters(run: Run) -> float:

@@ -22,12 +22,14 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Link:
-    """The link a group's ring runs over: rate and latency of a message, and whether it `crosses` nodes.
+    """The link a group's ring runs over: rate of a gather or scatter and of an all-reduce, latency of a message.
 
-    `on_node` is the fewest ranks a group has on a node it touches, all of them where none crosses.
+    `crosses` says whether it leaves a node; `on_node` is the fewest ranks a group has on a node it touches, all of them
+    where none crosses.
     """
 
     bytes_per_s: np.ndarray
+    reduce_bytes_per_s: np.ndarray
     latency_s: np.ndarray
     crosses: np.ndarray
     on_node: np.ndarray
@@ -82,12 +84,30 @@ def _link(run: Run, constants: Constants, stride: np.ndarray, size: np.ndarray, 
 
 def _link_of(run: Run, constants: Constants, fewest: np.ndarray, size: np.ndarray, one_card: bool) -> Link:
     fabric, crosses = run.cluster.fabric, fewest < size
-    across = group_bandwidth(
-        scale_up_bytes_per_s=constants.scale_up_bytes_per_s, scale_out_bytes_per_s=constants.scale_out_bytes_per_s,
-        ranks_per_node=np.ones_like(size) if one_card else fewest,
-    )  # fmt: skip
-    rate = np.where(crosses, across, constants.scale_up_bytes_per_s)
-    return Link(rate, np.where(crosses, fabric.scale_out_latency_s, fabric.scale_up_latency_s), crosses, fewest)
+    on_node = np.ones_like(size) if one_card else fewest
+
+    def rate(table: tuple[tuple[int, float], ...]) -> np.ndarray:
+        out = _measured_card_rate(table, fabric.node_size, size) if table else constants.scale_out_bytes_per_s
+        across = group_bandwidth(
+            scale_up_bytes_per_s=constants.scale_up_bytes_per_s, scale_out_bytes_per_s=out, ranks_per_node=on_node
+        )
+        return np.where(crosses, across, constants.scale_up_bytes_per_s)
+
+    # a ring leaves a node once for all the ranks it has there: the other hops are short
+    hop = ((on_node - 1) * constants.hop_s + constants.hop_across_s) / on_node
+    latency = np.where(crosses, hop, constants.hop_s)
+    return Link(rate(fabric.gather_bus_by_nodes), rate(fabric.reduce_bus_by_nodes), latency, crosses, fewest)
+
+
+def _measured_card_rate(table: tuple[tuple[int, float], ...], node_size: int, ranks: np.ndarray) -> np.ndarray:
+    """Rate of one device's network card in a ring of that many ranks: its share of what whole nodes reached.
+
+    Longer rings are slower, whether one long ring crosses the nodes or several short ones share them: so the table,
+    measured over whole nodes, is read at the length of the ring. Between the lengths measured the rate follows a
+    straight line in logarithms; beyond them the nearest holds.
+    """
+    nodes, rates = np.log(np.array(table)).T
+    return np.asarray(np.exp(np.interp(np.log(ranks), nodes + np.log(node_size), rates))) / node_size
 
 
 @lru_cache(maxsize=4096)
@@ -109,16 +129,29 @@ def _fewest_on_a_node(node: int, devices: int, stride: int, size: int) -> int:
     return int(np.minimum(ends, middle)[spans > 0].min())
 
 
-def tensor_layer_time(run: Run, columns: Columns, link: Link) -> tuple[np.ndarray, np.ndarray]:
-    """Tensor-parallel collectives of one layer and micro-batch, (forward, backward), in seconds."""
+def tensor_layer_time(
+    run: Run, columns: Columns, link: Link, constants: Constants, column_split: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tensor-parallel collectives of one layer and micro-batch, in seconds: (forward, backward, hidden in backward).
+
+    Where the program starts them apart from the matmuls, what column-split matrices need in backward runs beside their
+    two gradients, `column_split` seconds: with sequence parallelism the second gather of their inputs and the
+    reduce-scatter of the inputs' gradients, without it the all-reduce of these.
+    """
     tokens = columns["micro_batch"] * run.training.sequence_length / columns["context"]
+    sharded = columns["sequence_parallel"]
+    # what starting a collective was measured to take, or its hops, each as slow as the slowest link of the ring;
+    # without sequence parallelism two units are one start
+    hops = np.maximum(columns["tensor"] - 1, 1)
+    hop = np.where(link.crosses, run.cluster.fabric.scale_out_latency_s, run.cluster.fabric.scale_up_latency_s)
     unit = ring_all_gather_time(
-        ranks=columns["tensor"], payload_bytes=2.0 * run.model.hidden * tokens, latency=link.latency_s,
-        bandwidth=link.bytes_per_s,
+        ranks=columns["tensor"], payload_bytes=2.0 * run.model.hidden * tokens, bandwidth=link.bytes_per_s,
+        latency=np.where(sharded > 0, 1.0, 0.5) * np.maximum(hop, constants.collective_s / hops),
     )  # fmt: skip
-    again = float(run.software.tensor_regather) * columns["sequence_parallel"]
+    again = float(run.software.tensor_regather) * sharded
     forward, backward = tensor_units(columns["full_recompute"], again)
-    return forward * unit, backward * unit
+    beside = np.where(sharded > 0, 2 + 2 * again, 4) * float(run.software.overlap_tensor_backward)
+    return forward * unit, backward * unit, np.minimum(beside * unit, column_split)
 
 
 def data_traffic(
@@ -135,12 +168,14 @@ def data_traffic(
     ranks = columns["data"] * columns["context"]
     most = np.maximum(stages.layers.max(axis=1), 1.0)
     bucket = stage_parameters(run, columns, stages).max(axis=1) / most / columns["tensor"]
-    reduce_all, scatter, gather = _bucket_messages(run, columns, link, bucket)
+    reduce_all, scatter, gather = _bucket_messages(run, columns, link, bucket, most)
     if run.model.experts:  # the experts of a layer follow its other parameters, over the ranks that hold the same ones
         own = routed_parameters(run.model, stages).max(axis=1) / most / columns["expert"] / columns["expert_tensor"]
-        also = _bucket_messages(run, columns, link, own, "expert_")
+        also = _bucket_messages(run, columns, link, own, most, "expert_")
         reduce_all, scatter, gather = reduce_all + also[0], scatter + also[1], gather + also[2]
         ranks = np.maximum(ranks, columns["expert_data"])
+    if not software.scatter_gradients:
+        scatter = reduce_all
     sharded, whole = columns["shard_optimizer"], 1 - columns["shard_optimizer"]
     weights = columns["shard_weights"]
     every = columns["shard_gradients"] * (columns["micro_batches"] - 1) + 1  # ZeRO-2 and 3 reduce every micro-batch
@@ -159,8 +194,9 @@ def data_traffic(
         buckets=most, compute_per_layer=backward_s, communication_per_layer=reduced + again * gather
     )
     backward = np.where(weights > 0, with_gather, once)
-    if not software.overlap_gradients:
-        backward = every * most * (reduced + again * gather)
+    exposed_all = every * most * (reduced + again * gather)
+    hidden = np.where(sharded > 0, float(software.overlap_gradients), float(software.overlap_unsharded))
+    backward = np.where(hidden > 0, backward, exposed_all)
     first = exposed_gather(buckets=most, compute_per_layer=forward_s, communication_per_layer=sharded * gather)
     forward = first if software.overlap_parameters else most * sharded * gather
     exposed = backward + (weights * (columns["micro_batches"] - 1) + 1) * forward
@@ -168,25 +204,32 @@ def data_traffic(
 
 
 def _bucket_messages(
-    run: Run, columns: Columns, link: dict[str, Link], parameters: np.ndarray, of: str = ""
+    run: Run, columns: Columns, link: dict[str, Link], parameters: np.ndarray, layers: np.ndarray, of: str = ""
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Seconds to all-reduce, to reduce-scatter and to all-gather a bucket of parameters: (whole, scatter, gather)."""
+    """Seconds to all-reduce, to reduce-scatter and to all-gather a bucket of parameters: (whole, scatter, gather).
+
+    A program cuts gradients in messages of `bucket_bytes`, and each pays its hops; ZeRO-3 sends layer by layer, and a
+    program that sums sharded gradients by an all-reduce sends them all at once.
+    """
     ranks, group = columns["data"] * columns["context"], columns["shard_group"]
     if of:
         ranks, group = columns["expert_data"], columns["expert_shards"]
     gradients = float(run.software.gradient_reduction_bytes) * parameters
-    message = {
-        name: {"latency": link[of + name].latency_s, "bandwidth": link[of + name].bytes_per_s}
-        for name in ("data", "shard", "replica")
-    }
-    weights = float(run.training.state.weights) * parameters
-    whole = ring_all_reduce_time(ranks=ranks, payload_bytes=gradients, **message["data"])
-    scatter = ring_all_gather_time(ranks=group, payload_bytes=gradients, **message["shard"])
+    messages = np.maximum(gradients / run.software.bucket_bytes, 1 / layers)
+    if not run.software.scatter_gradients:
+        messages = np.where(columns["shard_optimizer"] > 0, 1 / layers, messages)
+    messages = np.where(columns["shard_weights"] > 0, 1.0, messages)
+    latency = {name: link[of + name].latency_s * messages for name in ("data", "shard", "replica")}
+    summed = {name: {"latency": latency[name], "bandwidth": link[of + name].reduce_bytes_per_s} for name in latency}
+    message = {"latency": latency["shard"], "bandwidth": link[of + "shard"].bytes_per_s}
+    weights = float(run.software.weight_gather_bytes) * parameters
+    whole = ring_all_reduce_time(ranks=ranks, payload_bytes=gradients, **summed["data"])
+    scatter = ring_all_gather_time(ranks=group, payload_bytes=gradients, **message)
     # hybrid sharding: what a group holds in shards is then summed over the groups
     between = ring_all_reduce_time(
-        ranks=np.maximum(ranks / group, 1), payload_bytes=gradients / group, **message["replica"]
+        ranks=np.maximum(ranks / group, 1), payload_bytes=gradients / group, **summed["replica"]
     )
-    gather = ring_all_gather_time(ranks=group, payload_bytes=weights, **message["shard"])
+    gather = ring_all_gather_time(ranks=group, payload_bytes=weights, **message)
     return np.asarray(whole), np.asarray(scatter + between), np.asarray(gather)
 
 

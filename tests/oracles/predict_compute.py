@@ -110,6 +110,74 @@ def passes_of_a_layer() -> Answers:
         }, memory.moved  # fmt: skip
 
 
+def _one_rank(sharded: bool, tensor: int, gated: bool, size: int, seed: int):  # type: ignore[no-untyped-def]
+    """A layer's arrays on one rank: between the matrices, queries, keys, the MLP's inner vector; symbols and tokens."""
+    shape = replace(next(iter(random_shapes(1, seed=seed, divisible_by=4))), gated_mlp=gated)
+    sequences, length = 2, 6
+    tokens = sequences * length
+    around = np.zeros((tokens // tensor if sharded else tokens, shape.hidden), FLOATS[size])
+    query, key = (
+        np.zeros((tokens, heads // tensor * shape.head_size), FLOATS[size]) for heads in (shape.heads, shape.kv_heads)
+    )
+    inside = np.zeros((tokens, shape.ffn // tensor), FLOATS[size])
+    values = {
+        "hidden": shape.hidden, "heads": shape.heads, "kv_heads": shape.kv_heads, "head_size": shape.head_size,
+        "ffn": shape.ffn, "mlp_matrices": 3 if gated else 2, "micro_batch": sequences, "sequence_length": length,
+        "tensor": tensor, "sequence_sharded": sharded, "activation_bytes": size,
+    }  # fmt: skip
+    return around, query, key, inside, values, tokens
+
+
+_CASES = tuple(product(((1, False), (2, False), (4, True)), (False, True), FLOATS))
+
+
+def passes_of_single_operations() -> Answers:
+    for seed, ((tensor, sharded), gated, size) in enumerate(_CASES):
+        around, query, key, inside, values, _ = _one_rank(sharded, tensor, gated, size, 50 + seed)
+        memory = _Memory()
+        for _norm in range(2):  # a copy of twice the width is written, and half of it again read back
+            memory.pass_over([around], [around, around])
+        for turned in (query, key):  # both halves are read, turned and joined: three passes in and out
+            for _pass in range(3):
+                memory.pass_over([turned], [turned])
+        if gated:
+            memory.pass_over([inside], [inside])
+            memory.pass_over([inside], [])
+        yield values, memory.moved
+
+
+def casts_to_eight_bits() -> Answers:
+    for seed, ((tensor, sharded), gated, _) in enumerate(_CASES):
+        around, query, _, inside, values, _ = _one_rank(sharded, tensor, gated, 2, 80 + seed)
+        memory = _Memory()
+        for one in (around, query, around, inside):
+            narrow = one.astype(np.int8)
+            memory.pass_over([one], [narrow, narrow.T])
+        yield {name: value for name, value in values.items() if name not in ("kv_heads", "mlp_matrices")}, memory.moved
+
+
+def copies_of_single_operations() -> Answers:
+    for seed, ((tensor, sharded), gated, size) in enumerate(_CASES):
+        _, query, key, inside, values, tokens = _one_rank(sharded, tensor, gated, size, 110 + seed)
+        kept = [query.copy(), key.copy(), key.copy(), *([inside.copy()] if gated else [])]
+        yield (
+            {
+                name: value
+                for name, value in values.items()
+                if name not in ("hidden", "micro_batch", "sequence_length", "sequence_sharded")
+            },
+            sum(one.nbytes for one in kept) / tokens,
+        )
+
+
+def inputs_kept_whole() -> Answers:
+    for seed, ((tensor, sharded), gated, size) in enumerate(_CASES):
+        around, _, _, _, values, tokens = _one_rank(sharded, tensor, gated, size, 140 + seed)
+        whole = np.zeros((tokens, around.shape[1]), FLOATS[size])
+        mine = ("hidden", "tensor", "sequence_sharded", "activation_bytes")
+        yield {name: values[name] for name in mine}, 2 * (whole.nbytes - around.nbytes) / tokens
+
+
 def passes_of_an_optimizer_step() -> Answers:
     for count, weight, gradient, kept in (
         (90, "f2", "f4", ("f4", "f4", "f4")),
@@ -138,5 +206,9 @@ ORACLES: dict[str, list[Check]] = {
     "predict.compute.window_flops": [agrees(visible_through_a_window, 0.002)],
     "predict.compute.score_count": [agrees(score_matrices)],
     "predict.compute.element_wise_bytes": [agrees(passes_of_a_layer)],
+    "predict.compute.eager_bytes": [agrees(passes_of_single_operations)],
+    "predict.compute.narrow_cast_bytes": [agrees(casts_to_eight_bits)],
+    "predict.memory.eager_copies_bytes": [agrees(copies_of_single_operations)],
+    "predict.memory.kept_inputs_bytes": [agrees(inputs_kept_whole)],
     "predict.compute.optimizer_bytes_moved": [agrees(passes_of_an_optimizer_step)],
 }
