@@ -1,62 +1,126 @@
-"""When to stop adding devices: the doubling that no longer pays, and the fewest devices that meet the deadline."""
+"""When to stop adding devices, read from the best layout of each device count.
+
+Two answers, which need not agree. The *break-even*: a further doubling saves less compute time than the communication,
+idle time and overhead it adds. The *deadline*: a further doubling costs more accelerator-hours than the deadline is
+worth. What it is worth follows from the goal: meeting it is worth the budget of accelerator-hours (whatever it takes,
+where none is given), and being earlier still is worth nothing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from course.errors import UserError
 from course.formula import FormulaError
-from course.mfu import wall_time
-from course.problem import Run
+from course.mfu import accelerator_hours, cost, wall_time
+from course.problem import Goal, Layout, Run
 
 DOUBLINGS = 3
 """How far to look on each side of the devices asked about."""
 
-Times = tuple[float, float]
+WORTH = (
+    "meeting the deadline is worth the budget of accelerator-hours (whatever it takes, where none is given), "
+    "and being earlier still is worth nothing"
+)
+"""What the deadline is worth, in words."""
 
 
-def stops(run: Run, best: Callable[[Run], Times | None], asked: Times | None = None) -> dict[str, int | None]:
-    """Device counts at which to stop, among halvings and doublings of the run's own count.
+@dataclasses.dataclass(frozen=True)
+class Fastest:
+    """The fastest layout of one device count: seconds of a step and of its compute, and the layout."""
 
-    The global batch stays as it is: this is strong scaling.
+    time_s: float
+    compute_s: float
+    layout: Layout | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """What the fastest layout of one device count takes for the whole run; `cost` in the currency of the price."""
+
+    devices: int
+    fastest: Fastest
+    days: float
+    accelerator_hours: float
+    cost: float | None
+
+
+def points(run: Run, best: Callable[[Run], Fastest | None], asked: Fastest | None = None) -> list[Point]:
+    """The best of each device count among halvings and doublings of the run's own, in rising order.
+
+    The global batch stays as it is: this is strong scaling. Counts on which nothing fits are left out.
 
     Args:
         run: the question.
-        best: gives (step time, compute time) in seconds of the best layout of a run, None where nothing fits.
+        best: gives the fastest layout of a run, None where nothing fits.
         asked: the same for the run's own devices, where it is known already.
+    """
+    own = run.cluster.devices
+    counts = [own // 2**k for k in range(DOUBLINGS, 0, -1) if own % 2**k == 0]
+    counts += [own * 2**k for k in range(DOUBLINGS + 1)]
+    found = []
+    for count in counts:
+        fastest = asked if count == own and asked is not None else _tried(run, count, best)
+        if fastest is not None:
+            found.append(_point(run, count, fastest))
+    return found
+
+
+def _point(run: Run, devices: int, fastest: Fastest) -> Point:
+    steps = run.training.tokens / run.training.tokens_per_step
+    whole = {"time": fastest.time_s * steps, "goodput": run.cluster.goodput}
+    price, paid = run.goal.price_per_accelerator_hour, None
+    if price is not None:
+        paid = float(cost(price_per_accelerator_hour=price, devices=devices, **whole))
+    return Point(
+        devices, fastest, float(wall_time(**whole)) / 86400, float(accelerator_hours(devices=devices, **whole)), paid
+    )
+
+
+def front(found: Sequence[Point]) -> list[Point]:
+    """The points no other beats in wall time and accelerator-hours: better in one, no worse in the other."""
+    return [
+        one
+        for one in found
+        if not any(
+            other.days <= one.days
+            and other.accelerator_hours <= one.accelerator_hours
+            and (other.days, other.accelerator_hours) != (one.days, one.accelerator_hours)
+            for other in found
+        )
+    ]
+
+
+def stops(goal: Goal, found: Sequence[Point]) -> dict[str, int | None]:
+    """Device counts at which to stop.
+
+    Args:
+        goal: its days are the deadline, its budget what that is worth.
+        found: what `points` gives.
 
     Returns:
         `break_even_devices`: the count whose next doubling saves less compute time than the communication, idle time
         and overhead it adds; None where even the last doubling looked at still pays.
-        `deadline_devices`: the fewest that finish within the goal's days; None without a goal or where none does.
+        `deadline_devices`: the fewest that finish within the goal's days, and within its budget where it has one; None
+        without a goal of days or where none does.
     """
-    own = run.cluster.devices
-    counts = [own // 2**k for k in range(DOUBLINGS, 0, -1) if own % 2**k == 0] + [
-        own * 2**k for k in range(DOUBLINGS + 1)
-    ]
-    times = {n: asked if n == own and asked is not None else _tried(run, n, best) for n in counts}
-    break_even = None
-    for n in counts:
-        now, then = times.get(n), times.get(2 * n)
-        if now is None or then is None:
-            continue
-        saved, added = now[1] - then[1], (then[0] - then[1]) - (now[0] - now[1])
-        if saved < added:
-            break_even = n
-            break
-    steps = run.training.tokens / run.training.tokens_per_step
+    at = {point.devices: point.fastest for point in found}
+    break_even = next((n for n in at if 2 * n in at and _adds_more_than_it_saves(at[n], at[2 * n])), None)
     deadline = None
-    if run.goal.days is not None:
-        for n in counts:
-            found = times[n]
-            if found and wall_time(time=found[0] * steps, goodput=run.cluster.goodput) <= run.goal.days * 86400:
-                deadline = n
-                break
+    if goal.days is not None:
+        budget = goal.budget_accelerator_hours
+        met = (p for p in found if p.days <= goal.days and (budget is None or p.accelerator_hours <= budget))
+        deadline = next((point.devices for point in met), None)
     return {"break_even_devices": break_even, "deadline_devices": deadline}
 
 
-def _tried(run: Run, devices: int, best: Callable[[Run], Times | None]) -> Times | None:
+def _adds_more_than_it_saves(now: Fastest, then: Fastest) -> bool:
+    saved = now.compute_s - then.compute_s
+    return saved < (then.time_s - then.compute_s) - (now.time_s - now.compute_s)
+
+
+def _tried(run: Run, devices: int, best: Callable[[Run], Fastest | None]) -> Fastest | None:
     """The best on another number of devices; a number too large to be searched has no answer, and is no error."""
     try:
         return best(with_devices(run, devices))

@@ -17,7 +17,6 @@ from course.answer.facts import Facts, gather
 from course.answer.later import batch, mfu, overlap, sweep
 from course.answer.questions import four_questions
 from course.answer.steps import constrain, estimate, place, shard
-from course.predict.columns import to_layout
 from course.problem import Run
 from course.sweep import proposal
 
@@ -52,9 +51,6 @@ def answer_from(facts: Facts) -> dict[str, Any]:
     return {
         "steps": steps,
         "recommended": facts.best,
-        "proposal": [
-            {"layout": dataclasses.asdict(to_layout(found.columns, row, found.order))}
-            for row in proposal(found, found.fitting)
-        ],
+        "proposal": [{"layout": dataclasses.asdict(found.layout(row))} for row in proposal(found)],
         "four_questions": four_questions(facts),
     }

@@ -19,7 +19,7 @@ from course.predict.traffic import Link, links
 from course.problem import Run
 from course.stops import with_devices
 from course.sweep import Search, described, search
-from course.sweep.search import take
+from course.sweep.space import take
 
 AXES = ("tensor", "context", "expert", "pipeline", "data")
 """The axes that send, innermost first as they are usually placed; experts fold into the others."""

@@ -12,7 +12,7 @@ from course.predict.report import CONVENTIONS
 from course.sweep import TIE, proposal
 
 FIRST = (
-    "of these the fewest axes come first, then the smallest tensor x pipeline group, the least sharding, the fewest "
+    "of these the fewest axes come first, then the smallest model-parallel group, the least sharding, the fewest "
     "chunks a stage, the shortest time"
 )
 NOTHING = "There is no layout to speak of."
@@ -168,7 +168,7 @@ def overlap(facts: Facts) -> Spoken:
 def sweep(facts: Facts) -> Spoken:
     """Step 8: the short grid to measure, what was rejected, when to stop; the file's own layout beside the choice."""
     found, swept, own = facts.found, facts.swept, facts.own
-    proposed = proposal(found, found.fitting)
+    proposed = proposal(found)
     numbers: dict[str, float | bool | None] = {
         "candidates": float(found.candidates), "legal": float(found.legal), "fitting": float(found.fitting),
         "ties": float(found.ties), "proposed": float(len(proposed)),

@@ -1,4 +1,4 @@
-"""Answers, predictions and sweeps as text of at most 100 columns: short sentences, aligned tables, units."""
+"""Answers and predictions as text of at most 100 columns: short sentences, aligned tables, units."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def paragraph(text: str, indent: str = "") -> str:
     return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _item(text: str) -> str:
+def item(text: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
 
 
@@ -96,7 +96,7 @@ def answer(document: Mapping[str, Any], run: Run, own: Mapping[str, Any] | None)
         lines.append(f"    -> {shown(question['number'])} {question['unit']}")
     parts.append("\n".join(lines))
     if best is not None:
-        parts.append(_given(best, free=True))
+        parts.append(given(best, free=True))
     return "\n\n".join(parts)
 
 
@@ -155,7 +155,7 @@ def predict(document: Mapping[str, Any], run: Run) -> str:
     assert run.layout is not None
     parts = [heading(run), f"Layout: {layout_name(vars(run.layout))}."]
     if not document["legal"]:
-        reasons = "\n".join(_item(reason + ".") for reason in illegal(document["reasons"], run.assumptions))
+        reasons = "\n".join(item(reason + ".") for reason in illegal(document["reasons"], run.assumptions))
         return "\n\n".join([*parts, "Not legal:\n" + reasons])
     memory, step = document["memory"], document["step"]
     verdict = "fits" if memory["fits"] else "does not fit"
@@ -192,86 +192,11 @@ def predict(document: Mapping[str, Any], run: Run) -> str:
         ["cost", shown(done["cost"])],
     ]
     parts.append(f"Run: {goal}\n{table(rows)}")
-    parts.append(_given(document))
+    parts.append(given(document))
     return "\n\n".join(parts)
 
 
-def _given(document: Mapping[str, Any], free: bool = False) -> str:
+def given(document: Mapping[str, Any], free: bool = False) -> str:
     """What a prediction rests on that the run file does not say; `free`: its layout was found."""
     lines = [line for line in document["assumptions"] if not (free and line.startswith("[layout]"))]
-    return "Taken as given\n" + "\n".join(map(_item, lines))
-
-
-def sweep(document: Mapping[str, Any], run: Run, rules: Mapping[str, str], top: int) -> str:
-    """The ranked layouts, why the first has its axes, why the others fell out, when to stop."""
-    parts = [heading(run)]
-    parts.append(
-        paragraph(
-            f"{document['candidates']:,} candidates, {document['legal']:,} legal, {document['fitting']:,} fit. "
-            f"Ranked by {document['ranked_by']}."
-        )
-    )
-    layouts = document["layouts"]
-    if layouts:
-        head = [
-            "",
-            "data",
-            "tensor",
-            "pipe",
-            "chunks",
-            "micro",
-            "sharding",
-            "recompute",
-            "s/step",
-            "MFU*",
-            "GiB",
-            "days",
-        ]
-        rows = [head, *(_line(document, place) for place in range(len(layouts)))]
-        key = "= counts as equal to the best; m proposed to measure; p best for its memory. * full_attention."
-        if len(layouts) > top:
-            key += f" Those after row {top} are proposed from further down the ranking."
-        parts.append(f"{table(rows, left=1, indent=' ')}\n{paragraph(key)}")
-        why = [_item(f"{axis}: {reason}.") for axis, reason in layouts[0]["why"].items()]
-        parts.append("Why the first has what it has\n" + "\n".join(why or ["  Nothing is split."]))
-    else:
-        parts.append(f"No layout is legal and fits; the last constraint was `{document['last_constraint']}`.")
-    if document["rejected"]:
-        rows = [[code, f"{count:,}"] for code, count in document["rejected"].items()]
-        width = max(len(code) for code, _ in rows)
-        many = max(len(count) for _, count in rows)
-        lines = [
-            textwrap.fill(
-                rules[code], WIDTH, initial_indent=f"  {code:<{width}}  {count:>{many}}  ",
-                subsequent_indent=" " * (width + many + 6),
-            )
-            for code, count in rows
-        ]  # fmt: skip
-        parts.append("Rejected, each by the first rule it breaks\n" + "\n".join(lines))
-    stops = document["stops"]
-    rows = [
-        ["devices beyond which a doubling adds more than it saves", shown(stops["break_even_devices"])],
-        ["fewest devices that meet the time goal", shown(stops["deadline_devices"])],
-    ]
-    beside = f"\n  {LONGER}" if run.goal.days is not None else ""
-    parts.append("When to stop\n" + table(rows) + beside)
-    if layouts:
-        parts.append(_given(layouts[0], free=True))
-    return "\n\n".join(parts)
-
-
-def _line(document: Mapping[str, Any], place: int) -> list[str]:
-    entry = document["layouts"][place]
-    layout = entry["layout"]
-    marks = "".join(mark for mark, key in (("=", "ties"), ("m", "proposal"), ("p", "pareto")) if place in document[key])
-    return [
-        f"{place + 1}{marks}",
-        *(
-            f"{layout[axis]}"
-            for axis in ("data", "tensor", "pipeline", "interleave", "micro_batch", "sharding", "recompute")
-        ),
-        f"{entry['step']['time_s']:.4g}",
-        "-" if entry["mfu"]["full_attention"] is None else f"{entry['mfu']['full_attention']:.3f}",
-        f"{entry['memory']['peak_gib']:.1f}",
-        number(entry["run"]["days"]),
-    ]
+    return "Taken as given\n" + "\n".join(map(item, lines))

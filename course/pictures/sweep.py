@@ -1,14 +1,17 @@
-"""The layouts of a sweep: step time against peak memory, the limit of the device, the ones worth measuring."""
+"""The layouts of a sweep, and of the sweeps on other device counts: what is fast, what is cheap, where to stop."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course.pictures import BLUE, GREY, ORANGE, STYLE, VERMILION, figure
+from course.pictures import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE, VERMILION, figure
+from course.problem import Goal
+from course.stops import Point, front, stops
 
 
 def time_against_memory(document: Mapping[str, Any]) -> Figure:
@@ -22,31 +25,94 @@ def time_against_memory(document: Mapping[str, Any]) -> Figure:
     'No layout is legal and fits: the last constraint was memory'
     """
     made, (axes,) = figure(8.5, 4.6)
-    layouts = document["layouts"]
     with rc_context(dict(STYLE)):
-        axes.set_xlabel("peak memory of the fullest stage (GiB)")
-        axes.set_ylabel("step time (s)")
-        if not layouts:
-            axes.set_title(f"No layout is legal and fits: the last constraint was {document['last_constraint']}")
-            return made
-        for place, entry in enumerate(layouts):
-            tied, proposed = place in document["ties"], place in document["proposal"]
-            at = entry["memory"]["peak_gib"], entry["step"]["time_s"]
-            axes.plot(
-                *at, marker="s" if proposed else "o", color=BLUE if tied else GREY, linestyle="none", markersize=9,
-                markeredgecolor=ORANGE if proposed else "white", markeredgewidth=2,
-            )  # fmt: skip
-            if proposed:
-                axes.annotate(str(place + 1), at, xytext=(0, 10), textcoords="offset points", ha="center")
-        axes.axvline(layouts[0]["memory"]["capacity_gib"], color=VERMILION, label="memory of a device")
-        for label, color, marker, edge in (
-            ("within the tie rule of the best", BLUE, "o", "white"),
-            ("slower", GREY, "o", "white"),
-            ("to be measured", "white", "s", ORANGE),
-        ):
-            axes.plot([], [], marker, color=color, markeredgecolor=edge, markeredgewidth=2, markersize=9, label=label)
-        axes.margins(x=0.08, y=0.2)
-        first = layouts[0]["step"]["time_s"]
-        axes.set_title(f"{document['fitting']:,} layouts fit; the recommended one takes {first:.3g} s a step")
-        made.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=11)
+        _memory(axes, document)
     return made
+
+
+def time_against_hours(counts: Sequence[Point], goal: Goal) -> Figure:
+    """Wall time against accelerator-hours, one point a device count, with the front and the two stops.
+
+    Args:
+        counts: the best of each device count, as `course.sweep.across_devices` gives them.
+        goal: its days and its budget are drawn as limits.
+
+    >>> time_against_hours([], Goal()).axes[0].get_title(loc="left")
+    'No device count has a layout that fits'
+    """
+    made, (axes,) = figure(8.5, 4.6)
+    with rc_context(dict(STYLE)):
+        _hours(axes, counts, goal)
+    return made
+
+
+def sweep(document: Mapping[str, Any], counts: Sequence[Point], goal: Goal) -> Figure:
+    """Both pictures, one above the other; arguments as above."""
+    made, (above, below) = figure(8.5, 10, rows=2)
+    with rc_context(dict(STYLE)):
+        _memory(above, document)
+        _hours(below, counts, goal)
+    return made
+
+
+def _memory(axes: Axes, document: Mapping[str, Any]) -> None:
+    axes.set_xlabel("peak memory of the fullest stage (GiB)")
+    axes.set_ylabel("step time (s)")
+    layouts = document["layouts"]
+    if not layouts:
+        axes.set_title(f"No layout is legal and fits: the last constraint was {document['last_constraint']}")
+        return
+    for place, entry in enumerate(layouts):
+        tied, proposed = place in document["ties"], place in document["proposal"]
+        at = entry["memory"]["peak_gib"], entry["step"]["time_s"]
+        axes.plot(
+            *at, marker="s" if proposed else "o", color=BLUE if tied else GREY, linestyle="none", markersize=9,
+            markeredgecolor=ORANGE if proposed else "white", markeredgewidth=2,
+        )  # fmt: skip
+        if proposed:
+            axes.annotate(str(place + 1), at, xytext=(0, 10), textcoords="offset points", ha="center")
+    axes.axvline(layouts[0]["memory"]["capacity_gib"], color=VERMILION, label="memory of a device")
+    for label, color, marker, edge in (
+        ("within the model's error of the best", BLUE, "o", "white"),
+        ("slower", GREY, "o", "white"),
+        ("to be measured", "white", "s", ORANGE),
+    ):
+        axes.plot([], [], marker, color=color, markeredgecolor=edge, markeredgewidth=2, markersize=9, label=label)
+    axes.margins(x=0.08, y=0.2)
+    first = layouts[0]["step"]["time_s"]
+    axes.set_title(f"{document['fitting']:,} layouts fit; the recommended one takes {first:.3g} s a step")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+
+
+def _hours(axes: Axes, counts: Sequence[Point], goal: Goal) -> None:
+    axes.set_xlabel("wall time (days)")
+    axes.set_ylabel("accelerator-hours")
+    if not counts:
+        axes.set_title("No device count has a layout that fits")
+        return
+    axes.set_xscale("log")
+    best = front(counts)
+    axes.plot([p.days for p in best], [p.accelerator_hours for p in best], color=BLUE, label="no other count beats it")
+    found = stops(goal, counts)
+    drawn = {
+        "break_even_devices": (VERMILION, "^", "break-even: a doubling adds more than it saves"),
+        "deadline_devices": (GREEN, "s", "deadline: a doubling costs more than it is worth"),
+    }
+    for point in counts:
+        at = point.days, point.accelerator_hours
+        axes.plot(*at, "o", color=BLUE if point in best else GREY, markersize=8, markeredgecolor="white")
+        axes.annotate(f"{point.devices:,}", at, xytext=(0, 10), textcoords="offset points", ha="center")
+    for place, (key, (color, marker, label)) in enumerate(drawn.items()):
+        stop = next((point for point in counts if point.devices == found[key]), None)
+        if stop is not None:  # one marker inside the other, where both stop at the same count
+            axes.plot(
+                stop.days, stop.accelerator_hours, marker, color="none", markeredgecolor=color, markeredgewidth=2.5,
+                markersize=20 - 5 * place, label=label,
+            )  # fmt: skip
+    if goal.days is not None:
+        axes.axvline(goal.days, color=PURPLE, linestyle="--", label="the deadline")
+    if goal.budget_accelerator_hours is not None:
+        axes.axhline(goal.budget_accelerator_hours, color=ORANGE, linestyle=":", label="the budget")
+    axes.margins(x=0.08, y=0.25)
+    axes.set_title("The fastest layout of each device count: faster costs more")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)

@@ -11,23 +11,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from course.predict.columns import Columns, to_layout
 from course.predict.constants import constants_for
 from course.predict.report import counted, document
 from course.problem import Run
-from course.stops import stops
-from course.sweep.search import MOST_CANDIDATES, TIE, Search, search
+from course.stops import Fastest, Point, points, stops
+from course.sweep.placement import evaluate_placed
+from course.sweep.rank import LEAST, MODEL_ERROR, MOST, TIE, pareto, ranked_by
+from course.sweep.rank import proposal as proposed_rows
+from course.sweep.search import Search, search
+from course.sweep.space import MOST_CANDIDATES, take
 from course.sweep.why import whys
 
-__all__ = ["MOST_CANDIDATES", "PROPOSED", "TIE", "Search", "described", "proposal", "search", "sweep"]
-
-PROPOSED = 6
-"""Layouts of the short sweep to measure."""
+__all__ = [
+    "LEAST", "MODEL_ERROR", "MOST", "MOST_CANDIDATES", "TIE", "Search", "across_devices", "described", "proposal",
+    "search", "sweep",
+]  # fmt: skip
 
 
 def sweep(run: Run, fix: Iterable[str] = (), top: int = 10) -> dict[str, Any]:
@@ -45,65 +48,68 @@ def sweep(run: Run, fix: Iterable[str] = (), top: int = 10) -> dict[str, Any]:
     return described(run, search(run, fix), top, free=not fix)
 
 
-def described(run: Run, found: Search, top: int = 10, free: bool = True) -> dict[str, Any]:
-    """The document of a search that is done; `free` says that it held no field, so that `stops` may use its result."""
-    proposed = proposal(found, found.fitting)
+def across_devices(run: Run, found: Search | None = None) -> list[Point]:
+    """The fastest layout of each device count, half as many and twice as many up to three times over.
+
+    Args:
+        run: the question; no field of its layout is held.
+        found: the search on the run's own devices, where it is done and held no field.
+    """
+    return points(run, lambda other: _fastest(search(other)), None if found is None else _fastest(found))
+
+
+def described(
+    run: Run, found: Search, top: int = 10, free: bool = True, counts: Sequence[Point] | None = None
+) -> dict[str, Any]:
+    """The document of a search that is done.
+
+    Args:
+        run: the question.
+        found: its search.
+        top: how many layouts to describe besides those proposed.
+        free: the search held no field, so that the stops may use its result.
+        counts: what `across_devices` gives, where it is known.
+    """
+    proposed = proposal(found)
     rows = sorted({*range(min(top, found.fitting)), *proposed})
     constants, known = constants_for(run), counted(run)
     without_layout = dataclasses.replace(run, layout=None)
+    shown = take(found.columns, rows)
+    values = evaluate_placed(without_layout, shown, constants) if rows else {}
     reasons = whys(without_layout, found, rows)
     layouts = [
         {
-            "layout": dataclasses.asdict(to_layout(found.columns, row, found.order)),
+            "layout": dataclasses.asdict(found.layout(row)),
             "why": reason,
-            **document(without_layout, found.columns, found.values, row, [], constants, known),
+            **document(without_layout, shown, values, place, [], constants, known),
         }
-        for row, reason in zip(rows, reasons, strict=True)
+        for place, (row, reason) in enumerate(zip(rows, reasons, strict=True))
     ]
+    if counts is None:
+        counts = across_devices(run, found if free else None)
     return {
         "candidates": found.candidates,
         "legal": found.legal,
         "fitting": found.fitting,
         "rejected": found.rejected,
         "last_constraint": found.last_constraint,
-        "ranked_by": f"step time on the {run.cluster.devices} devices held (so accelerator-hours too); "
-        f"layouts within {100 * TIE:.0f} % of the best count as equal: fewest axes first, then the smallest "
-        "tensor x pipeline group, the least sharding, the fewest chunks a stage, the shortest time",
+        "ranked_by": ranked_by(run),
         "ties": [place for place, row in enumerate(rows) if row < found.ties],
-        "pareto": _pareto(found.values, rows),
+        "pareto": [int(place) for place in np.flatnonzero(pareto(values))] if rows else [],
         "proposal": [rows.index(row) for row in proposed],
-        "stops": stops(run, _best_time, _best_of(found) if free else None),
+        "stops": stops(run.goal, counts),
         "layouts": layouts,
     }
 
 
-def proposal(found: Search, among: int) -> list[int]:
-    """A short sweep to measure: of the first `among` layouts, the best of each different way to split, best first."""
-    ways = np.stack([found.columns[name][:among] for name in ("tensor", "pipeline", "sharding")], axis=1)
-    _, first = np.unique(ways, axis=0, return_index=True) if among else (None, np.zeros(0, int))
-    chosen = [int(row) for row in np.sort(first)][:PROPOSED]
-    rest = [row for row in range(min(among, 2 * PROPOSED)) if row not in chosen]
-    return sorted(chosen + rest[: PROPOSED - len(chosen)])
+def proposal(found: Search) -> list[int]:
+    """A short sweep to measure: rows of the search, six to ten where it has as many, best first."""
+    return proposed_rows(found.columns, found.ties)
 
 
-def _pareto(values: Columns, rows: list[int]) -> list[int]:
-    """Of the layouts shown, those no other beats in both time and memory.
-
-    All hold the same devices, so the fastest is also the cheapest; memory left over is what time can be traded for.
-    """
-    if not rows:
-        return []
-    points = list(zip(values["time_s"][rows].tolist(), values["peak_bytes"][rows].tolist(), strict=True))
-    return [i for i, p in enumerate(points) if not any(q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)]
-
-
-def _best_time(run: Run) -> tuple[float, float] | None:
-    return _best_of(search(run))
-
-
-def _best_of(found: Search) -> tuple[float, float] | None:
-    """Step time and compute time of the fastest layout that fits, or None where none does."""
+def _fastest(found: Search) -> Fastest | None:
+    """The fastest layout that fits, or None where none does."""
     if not found.fitting:
         return None
     best = int(np.argmin(found.values["time_s"]))
-    return float(found.values["time_s"][best]), float(found.values["compute_s"][best])
+    return Fastest(float(found.values["time_s"][best]), float(found.values["compute_s"][best]), found.layout(best))

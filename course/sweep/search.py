@@ -1,33 +1,41 @@
-"""The search behind a sweep: enumerate, drop what is illegal, evaluate the rest at once, drop what does not fit, rank.
+"""The search behind a sweep: enumerate what is legal, drop what does not fit, time the rest, rank.
 
-Two spellings of one layout count once: a group of one shards nothing, and a pipeline of one stage has no schedule.
+Memory is evaluated before time, for most layouts are too large, and in blocks, so that a search of a million layouts
+holds a few numbers of each. A single layout takes the same path as a million.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
-from course.errors import UserError
-from course.fields import LAYOUT_FIELDS, nearest
-from course.legality import RECOMPUTES, SCHEDULES, SHARDINGS, violations
-from course.predict.columns import CODES, Columns, derived
-from course.predict.evaluate import evaluate
-from course.problem import Run
+from course.legality import violations
+from course.predict.columns import Columns, derived, to_layout
+from course.predict.constants import Constants, constants_for
+from course.predict.memory import memory
+from course.predict.stages import stages
+from course.problem import Layout, Run
+from course.sweep.axes import Axes, axes, shard_groups
+from course.sweep.placement import ORDERS, evaluate_placed, fastest, orders_to_try, useful
+from course.sweep.rank import ranking
+from course.sweep.space import Space, space, take
 
-TIE = 0.05
-"""Layouts within this share of the best time count as equal: a rule for ranking, not the error of the model."""
-
-MOST_CANDIDATES = 1_000_000
-LARGEST_TENSOR, MOST_CHUNKS, LARGEST_MICRO_BATCH = 64, 16, 16
-"""Where the search ends on its own; a larger value can be asked for with --fix."""
-
-COMPARED = ("data", "tensor", "pipeline", "interleave", "micro_batch", "sharding", "recompute")
+COMPARED = (
+    "data", "tensor", "pipeline", "context", "expert", "expert_tensor", "interleave", "micro_batch", "sharding",
+    "recompute",
+)  # fmt: skip
 """Axes whose every value is remembered with the best it allows."""
+
+FIELDS = (*COMPARED, "shard_group", "schedule", "sequence_parallel", "order")
+"""What makes a row a layout; the rest of its columns follows."""
+
+KEPT = ("time_s", "compute_s", "peak_bytes", "wall_s", "accelerator_hours")
+"""What is remembered of every layout that fits; the rest is evaluated again for those that are shown."""
+
+BLOCK = 32_768
+"""Rows evaluated at once: large enough that NumPy's cost a call does not show, small enough for the caches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,17 +50,20 @@ class Best:
 class Search:
     """A search done: fitting layouts in ranked order, and what became of the others.
 
-    `rejected` counts by rule, in the order in which the rules are asked; `best` holds axis -> value -> what it allows.
+    `rejected` counts by rule, in the order in which the rules are asked; `best` holds axis -> value -> what it allows;
+    `evaluated` counts the predictions made, each layout once for every placement tried. `witness` is one layout that
+    the last constraint removed, where none is left.
     """
 
     columns: Columns
     values: Columns
-    order: tuple[str, ...]
     candidates: int
     legal: int
     rejected: dict[str, int]
     ties: int
     best: dict[str, dict[int, Best]]
+    evaluated: int
+    witness: Columns | None
 
     @property
     def fitting(self) -> int:
@@ -64,6 +75,41 @@ class Search:
         """The rule that removed the last candidate; None where a layout is left."""
         return None if self.fitting else list(self.rejected)[-1]
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The order of the axes of the first layout."""
+        return ORDERS[int(self.columns["order"][0])] if self.fitting else ORDERS[0]
+
+    def layout(self, row: int) -> Layout:
+        """The layout of one row."""
+        return to_layout(self.columns, row, ORDERS[int(self.columns["order"][row])])
+
+
+class _Tally:
+    """What blocks add up to."""
+
+    def __init__(self) -> None:
+        self.columns: list[Columns] = []
+        self.values: list[Columns] = []
+        self.rejected: dict[str, int] = {}
+        self.best: dict[str, dict[int, Best]] = {name: {} for name in COMPARED}
+        self.legal = self.evaluated = 0
+        self.witness: Columns | None = None
+        self.least = np.inf
+
+    def reject(self, counts: dict[str, int]) -> None:
+        for code, count in counts.items():
+            self.rejected[code] = self.rejected.get(code, 0) + count
+
+    def improve(self, columns: Columns, name: str, amounts: np.ndarray) -> None:
+        """Keep the smallest `amounts` (of time or of memory) of each value of each axis."""
+        for axis in COMPARED:
+            table = self.best[axis]
+            for value in np.unique(columns[axis]):
+                least = float(amounts[columns[axis] == value].min())
+                old = table.setdefault(int(value), Best(np.inf, np.inf))
+                table[int(value)] = dataclasses.replace(old, **{name: min(least, getattr(old, name))})
+
 
 def search(run: Run, fix: Iterable[str] = ()) -> Search:
     """Search the layouts of a run; arguments and errors as for `course.sweep.sweep`.
@@ -74,133 +120,70 @@ def search(run: Run, fix: Iterable[str] = ()) -> Search:
     >>> found.candidates == found.fitting + sum(found.rejected.values())
     True
     """
-    fixed = _fixed(run, tuple(fix))
-    order = fixed.pop("order", run.software.order)
-    free = dataclasses.replace(run, layout=None)
-    columns = _candidates(run, fixed)
-    candidates = len(columns["data"])
-    columns, rejected = _drop_illegal(free, columns)
-    legal = len(columns["data"])
-    if not legal:
-        return Search(columns, {"time_s": np.zeros(0)}, order, candidates, 0, rejected, 0, {})
-    values = evaluate(free, columns, order)
-    best = {name: _best(columns[name], values) for name in COMPARED}
-    fits = values["fits"]
-    if not fits.all():
-        rejected["memory"] = int((~fits).sum())
-    columns, values = take(columns, fits), take(values, fits)
-    ranked, ties = _rank(columns, values)
-    return Search(take(columns, ranked), take(values, ranked), order, candidates, legal, rejected, ties, best)
+    chosen = axes(run, fix)
+    run = dataclasses.replace(run, layout=None)
+    whole, constants, tally = space(run, chosen), constants_for(run), _Tally()
+    tally.witness = whole.witness
+    for columns, rejected, witness in whole.blocks(BLOCK):
+        tally.reject(rejected)
+        tally.witness = witness or tally.witness
+        if len(columns["data"]):
+            _evaluate_block(run, chosen, columns, constants, tally)
+    return _finished(run, whole, tally)
 
 
-def take(columns: Columns, rows: Any) -> Columns:
-    """The named rows (a mask, numbers or a slice) of every column."""
-    return {name: column[rows] for name, column in columns.items()}
+def _evaluate_block(run: Run, chosen: Axes, columns: Columns, constants: Constants, tally: _Tally) -> None:
+    """Memory of every shard group of every layout, then the time of those that fit, in each order worth trying."""
+    count = len(columns["data"])
+    tally.legal += count
+    columns = columns | {"layout": np.arange(count)}
+    grouped = [columns]
+    for group in shard_groups(run, chosen, columns)[1:]:
+        rows = np.isfinite(group) & (columns["sharding"] > 0)
+        grouped.append(take(columns, rows) | {"shard_group": group[rows]})
+    columns = derived({name: np.concatenate([part[name] for part in grouped]) for name in columns}, run)
+    held = memory(run, columns, stages(run, columns))
+    tally.improve(columns, "peak_bytes", held.peak)
+    fits = held.peak <= run.cluster.accelerator.memory_bytes
+    if not fits.any() and held.peak.min() < tally.least:
+        tally.least, tally.witness = float(held.peak.min()), take(columns, [int(held.peak.argmin())])
+    left = len(np.unique(columns["layout"][fits]))
+    if left < count:
+        tally.reject({"memory": count - left})
+    if not left:
+        return
+    columns = take(columns, fits)
+    orders = orders_to_try(run, chosen)
+    row, order = np.nonzero(useful(run, columns, orders, constants))
+    columns = take(columns, row) | {"order": np.array(orders, float)[order]}
+    values = evaluate_placed(run, columns, constants)
+    tally.evaluated += len(row)
+    plain = (columns["order"] == orders[0]) & (columns["shard_group"] == columns["data"] * columns["context"])
+    best = fastest(columns["layout"], plain, values["time_s"])
+    columns = take(columns, best)
+    values = {name: values[name][best] for name in KEPT}
+    tally.improve(columns, "time_s", values["time_s"])
+    tally.columns.append({name: columns[name] for name in FIELDS})
+    tally.values.append(values)
 
 
-def _candidates(run: Run, fixed: dict[str, Any]) -> Columns:
-    axes = _axes(run, fixed)
-    schedules = [
-        (schedule, chunks)
-        for schedule in _choices(fixed, "schedule", range(len(SCHEDULES)))
-        for chunks in _choices(fixed, "interleave", range(1, 1 + min(MOST_CHUNKS, max(1, (run.model.layers + 2) // 2))))
-        if (schedule == SCHEDULES.index("interleaved")) == (chunks > 1)
-    ]
-    sizes = [len(choices) for choices in axes.values()] + [len(schedules)]
-    if math.prod(sizes) > MOST_CANDIDATES:
-        raise UserError(
-            f"This search has {math.prod(sizes):,} candidates, more than {MOST_CANDIDATES:,}. "
-            "Hold a field or two of [layout] with --fix, for instance tensor or micro_batch."
-        )
-    *places, schedule = (grid.ravel() for grid in np.indices(sizes))
-    columns = {
-        name: np.array(choices, float)[place] for (name, choices), place in zip(axes.items(), places, strict=True)
-    }
-    columns["schedule"], columns["interleave"] = np.array(schedules, float).reshape(-1, 2)[schedule].T
-    columns["context"] = np.ones(len(schedule))
-    rest = np.floor(run.cluster.devices / (columns["tensor"] * columns["pipeline"]))
-    columns["data"] = np.full(len(schedule), fixed["data"]) if "data" in fixed else np.maximum(rest, 1.0)
-    group = columns["data"] * columns["context"]
-    columns["shard_group"] = np.full(len(schedule), fixed["shard_group"]) if "shard_group" in fixed else group
-    split = (columns["tensor"] > 1).astype(float)
-    columns["sequence_parallel"] = np.full(len(schedule), fixed.get("sequence_parallel", 1.0)) * split
-    again = np.zeros(len(schedule), bool)
-    if "sharding" not in fixed:
-        again |= (columns["shard_group"] <= 1) & (columns["sharding"] > 0)
-    if "schedule" not in fixed:
-        again |= (columns["pipeline"] == 1) & (columns["schedule"] != SCHEDULES.index("1f1b"))
-    return derived(take(columns, ~again), run)
+def _finished(run: Run, whole: Space, tally: _Tally) -> Search:
+    found = {**whole.rejected, **tally.rejected}
+    rules = [*violations(run, _nothing(run)), "memory"]
+    late = {code: found[code] for code in rules if code in tally.rejected}
+    rejected = {**{code: count for code, count in whole.rejected.items() if code not in late}, **late}
+    if tally.columns:
+        columns = derived({name: np.concatenate([part[name] for part in tally.columns]) for name in FIELDS}, run)
+        values = {name: np.concatenate([part[name] for part in tally.values]) for name in KEPT}
+    else:
+        columns, values = _nothing(run), {name: np.zeros(0) for name in KEPT}
+    ranked, ties = ranking(run, columns, values)
+    return Search(
+        take(columns, ranked), take(values, ranked), whole.candidates, tally.legal, rejected, ties,
+        {name: dict(sorted(table.items())) for name, table in tally.best.items()}, tally.evaluated,
+        None if len(ranked) else tally.witness,
+    )  # fmt: skip
 
 
-def _axes(run: Run, fixed: dict[str, Any]) -> dict[str, list[float]]:
-    devices, layers, heads = run.cluster.devices, run.model.layers, run.model.heads
-    recompute = [c for c, name in enumerate(RECOMPUTES) if name != "selective" or not run.software.flash_attention]
-    free: dict[str, Iterable[float]] = {
-        "tensor": [n for n in _divisors(devices, LARGEST_TENSOR) if heads % n == 0],
-        "pipeline": _divisors(devices, layers + 2),
-        "micro_batch": _divisors(run.training.global_batch_sequences, LARGEST_MICRO_BATCH),
-        "sharding": range(len(SHARDINGS)),
-        "recompute": recompute,
-    }
-    return {name: _choices(fixed, name, choices) for name, choices in free.items()}
-
-
-def _choices(fixed: dict[str, Any], name: str, free: Iterable[float]) -> list[float]:
-    return [fixed[name]] if name in fixed else [float(n) for n in free]
-
-
-def _divisors(number: int, most: int) -> list[int]:
-    return [n for n in range(1, min(number, most) + 1) if number % n == 0]
-
-
-def _fixed(run: Run, fix: tuple[str, ...]) -> dict[str, Any]:
-    """The values to hold, as columns hold them: numbers and codes."""
-    if not fix:
-        return {}
-    if run.layout is None:
-        raise UserError("--fix names fields of [layout], and the run file has none. Add it with the values to hold.")
-    fixed: dict[str, Any] = {}
-    for name in fix:
-        if name == "stage_layers":
-            raise UserError("--fix stage_layers: the layers of a stage follow from pipeline. Fix pipeline instead.")
-        if name not in LAYOUT_FIELDS:
-            raise UserError(
-                f"--fix {name[:80]}: [layout] has no such field; the nearest name is {nearest(name, LAYOUT_FIELDS)}."
-            )
-        value = getattr(run.layout, name)
-        fixed[name] = value if name == "order" else float(CODES[name].index(value) if name in CODES else value)
-    return fixed
-
-
-def _drop_illegal(run: Run, columns: Columns) -> tuple[Columns, dict[str, int]]:
-    """Keep the legal rows; a row that breaks several rules is counted under the first."""
-    left = np.ones(len(columns["data"]), bool)
-    rejected = {}
-    for code, broken in violations(run, columns).items():
-        hit = left & broken
-        if hit.any():
-            rejected[code] = int(hit.sum())
-        left &= ~broken
-    return take(columns, left), rejected
-
-
-def _rank(columns: Columns, values: Columns) -> tuple[np.ndarray, int]:
-    """Row numbers in ranked order, and how many of them tie with the best."""
-    time = values["time_s"]
-    if not len(time):
-        return np.arange(0), 0
-    tied = time <= time.min() * (1 + TIE)
-    axes = sum((columns[name] > 1).astype(int) for name in ("tensor", "pipeline", "data", "context"))
-    group = columns["tensor"] * columns["pipeline"]
-    simple = (axes, group, columns["sharding"], columns["interleave"])  # fewest axes first, chunks last
-    keys = [np.where(tied, key, 0) for key in simple]
-    return np.lexsort((time, *keys[::-1], ~tied)), int(tied.sum())
-
-
-def _best(column: np.ndarray, values: Columns) -> dict[int, Best]:
-    table = {}
-    for value in np.unique(column):
-        rows = column == value
-        times = values["time_s"][rows & values["fits"]]
-        table[int(value)] = Best(float(times.min(initial=np.inf)), float(values["peak_bytes"][rows].min()))
-    return table
+def _nothing(run: Run) -> Columns:
+    return derived({name: np.zeros(0) for name in FIELDS}, run)

@@ -1,7 +1,8 @@
 """Why a layout has each of its axes: the fit or speed problem that axis solves, by what is left without it.
 
-An axis is compared with the best of all layouts that do without it, and a rung of sharding or of recomputation also
-with the same layout one rung lower. Where neither is worse the sentence says so.
+An axis is compared with the best of all layouts that do without it, a rung of sharding or of recomputation also with
+the same layout one rung lower, and a shard group or an order of its own with the same layout placed plainly. Where none
+is worse the sentence says so.
 """
 
 from __future__ import annotations
@@ -12,29 +13,42 @@ import numpy as np
 
 from course.legality import RECOMPUTES, SHARDINGS
 from course.predict.columns import Columns, derived
-from course.predict.evaluate import evaluate
+from course.predict.constants import constants_for
 from course.problem import Run
-from course.sweep.search import Best, Search, take
+from course.sweep.placement import NOTICED, ORDERS, evaluate_placed
+from course.sweep.search import Best, Search
+from course.sweep.space import take
 
 GIB = 2.0**30
-NOTICED = 0.005
-"""Smaller differences of time are no reason."""
 
-DEGREES = ("data", "tensor", "pipeline", "interleave", "micro_batch")
+DEGREES = ("data", "tensor", "pipeline", "context", "expert", "expert_tensor", "interleave", "micro_batch")
 LADDERS = {"sharding": SHARDINGS, "recompute": RECOMPUTES}
+PLACED = ("shard_group", "order")
+REASONED = (*DEGREES, *LADDERS, *PLACED)
+"""Every axis that may have a reason, in the order in which reasons are given."""
+
 ABSENT = {
     "data": "without replicas", "tensor": "without it", "pipeline": "without stages",
-    "interleave": "with one chunk a stage",
+    "context": "with whole sequences", "expert": "with all experts on each rank",
+    "expert_tensor": "with whole experts", "interleave": "with one chunk a stage",
     "micro_batch": "with single sequences",
 }  # fmt: skip
 
 
 def whys(run: Run, found: Search, rows: list[int]) -> list[dict[str, str]]:
     """For each of the layouts in `rows`: axis above its simplest value -> one clause, its kind of reason first."""
-    lower = {name: _one_lower(run, found, name, rows) for name in LADDERS} if rows else {}
+    if not rows:
+        return []
+    lower = {name: _one_lower(run, found, name, rows) for name in LADDERS}
+    plain = {name: _placed_plainly(run, found, name, rows) for name in PLACED}
     capacity = run.cluster.accelerator.memory_bytes
     return [
         _why(found, row, {name: take(columns, place) for name, columns in lower.items()}, capacity)
+        | {
+            name: _placement(name, float(found.values["time_s"][row]), take(columns, place), capacity)
+            for name, columns in plain.items()
+            if columns["differs"][place]
+        }
         for place, row in enumerate(rows)
     ]
 
@@ -45,7 +59,27 @@ def _one_lower(run: Run, found: Search, name: str, rows: list[int]) -> Columns:
     rungs = np.array(sorted(found.best[name]), float)
     columns[name] = rungs[np.maximum(np.searchsorted(rungs, columns[name]) - 1, 0)]
     columns = derived(columns, run)
-    return {**evaluate(run, columns, found.order), "rung": columns[name]}
+    return {**evaluate_placed(run, columns, constants_for(run)), "rung": columns[name]}
+
+
+def _placed_plainly(run: Run, found: Search, name: str, rows: list[int]) -> Columns:
+    """The same layouts with one shard group, or in the recipe's order, evaluated."""
+    columns = take(found.columns, rows)
+    whole = columns["data"] * columns["context"]
+    usual = whole if name == "shard_group" else np.full_like(whole, ORDERS.index(tuple(run.software.order)))
+    differs = (columns[name] != usual) & ((columns["sharding"] > 0) | (name == "order"))
+    columns = derived({**columns, name: usual}, run)
+    return {**evaluate_placed(run, columns, constants_for(run)), "differs": differs}
+
+
+def _placement(name: str, time: float, plain: Columns, capacity: float) -> str:
+    what = "in one group" if name == "shard_group" else "in the recipe's order"
+    peak, other = float(plain["peak_bytes"]), float(plain["time_s"])
+    if peak > capacity:
+        return f"fit: {what} the same layout needs {peak / GIB:.1f} of {_gib(capacity)}"
+    if other > time * (1 + NOTICED):
+        return f"speed: {what} the same layout takes {other:.4g} s a step, {more(other, time)}"
+    return f"no gain: {what} the same layout takes {other:.4g} s a step"
 
 
 def _why(found: Search, row: int, lower: dict[str, Columns], capacity: float) -> dict[str, str]:
