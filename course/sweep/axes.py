@@ -130,13 +130,28 @@ def shard_groups(run: Run, axes: Axes, columns: Columns) -> list[np.ndarray]:
     """
     if "shard_group" in axes.held:
         return [np.full_like(columns["data"], axes.held["shard_group"])]
-    whole = columns["data"] * columns["context"]
-    kinds, place = np.unique(np.stack([whole, columns["tensor"]]), axis=1, return_inverse=True)
+    first, place = runs(columns, ("data", "context", "tensor"))
     node, devices = run.cluster.fabric.node_size, run.cluster.devices
-    table = [_groups(int(ranks), int(tensor), node, devices) for ranks, tensor in kinds.T]
+    ranks, tensor = (columns["data"] * columns["context"])[first], columns["tensor"][first]
+    table = [_groups(int(n), int(t), node, devices) for n, t in zip(ranks, tensor, strict=True)]
     longest = max(map(len, table), default=1)
     padded = np.array([row + (np.inf,) * (longest - len(row)) for row in table]).reshape(len(table), longest)
-    return list(padded[place.ravel()].T)
+    return list(padded[place].T)
+
+
+def runs(columns: Columns, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Runs of neighbouring rows alike in `names`: the first row of each run, and of each row the number of its run.
+
+    >>> first, place = runs({"tensor": np.array([1, 1, 2, 1])}, ["tensor"])
+    >>> first.tolist(), place.tolist()
+    ([0, 2, 3], [0, 0, 1, 2])
+    """
+    count = len(columns["tensor"])
+    begins = np.zeros(count, bool)
+    begins[:1] = True
+    for name in names:
+        begins[1:] |= columns[name][1:] != columns[name][:-1]
+    return np.flatnonzero(begins), np.cumsum(begins) - 1
 
 
 @lru_cache(maxsize=4096)

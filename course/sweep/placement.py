@@ -16,7 +16,7 @@ from course.predict.constants import Constants
 from course.predict.evaluate import evaluate
 from course.predict.traffic import links
 from course.problem import Run
-from course.sweep.axes import Axes
+from course.sweep.axes import Axes, runs
 
 ORDERS = tuple(itertools.permutations(("tensor", "context", "data", "pipeline")))
 """Every order of the axes, innermost first; the column `order` counts in it."""
@@ -45,17 +45,14 @@ def useful(run: Run, columns: Columns, orders: list[int], constants: Constants) 
     """
     if len(orders) == 1:
         return np.ones((len(columns["data"]), 1), bool)
-    names = ("tensor", "context", "data", "pipeline", "expert", "expert_tensor")
-    kinds, first, place = np.unique(
-        np.stack([columns[name] for name in names]), axis=1, return_index=True, return_inverse=True
-    )
+    first, place = runs(columns, ("tensor", "context", "data", "pipeline", "expert", "expert_tensor"))
     rows = {name: column[first] for name, column in columns.items()}
     costs = np.stack([_costs(run, rows, ORDERS[order], constants) for order in orders])
-    keep = np.ones((len(orders), kinds.shape[1]), bool)
+    keep = np.ones((len(orders), len(first)), bool)
     for this, other in itertools.permutations(range(len(orders)), 2):
         no_worse = (costs[other] <= costs[this]).all(axis=0)
         keep[this] &= ~(no_worse & (other < this or (costs[other] < costs[this]).any(axis=0)))
-    return np.asarray(keep.T[place.ravel()])
+    return np.asarray(keep.T[place])
 
 
 def _costs(run: Run, rows: Columns, order: tuple[str, ...], constants: Constants) -> np.ndarray:
