@@ -45,7 +45,8 @@ def useful(run: Run, columns: Columns, orders: list[int], constants: Constants) 
     """
     if len(orders) == 1:
         return np.ones((len(columns["data"]), 1), bool)
-    first, place = runs(columns, ("tensor", "context", "data", "pipeline", "expert", "expert_tensor"))
+    names = ("tensor", "context", "data", "pipeline", "expert", "expert_tensor", "shard_group")
+    first, place = runs(columns, names)
     rows = {name: column[first] for name, column in columns.items()}
     costs = np.stack([_costs(run, rows, ORDERS[order], constants) for order in orders])
     keep = np.ones((len(orders), len(first)), bool)
@@ -56,19 +57,9 @@ def useful(run: Run, columns: Columns, orders: list[int], constants: Constants) 
 
 
 def _costs(run: Run, rows: Columns, order: tuple[str, ...], constants: Constants) -> np.ndarray:
-    """What an order does to each axis, less is better: seconds a byte, seconds a message, ranks between replicas."""
-    whole = rows | {"shard_group": rows["data"] * rows["context"]}
-    found = links(run, whole, constants, order)
-    costs = []
-    for axis, link in found.items():
-        used = np.broadcast_to(rows.get(axis, np.full_like(rows["data"], 2.0)) > 1, link.bytes_per_s.shape)
-        costs += [np.where(used, 1 / link.bytes_per_s, 0.0), np.where(used, link.latency_s, 0.0)]
-    apart = np.ones_like(rows["data"])
-    for axis in order[: order.index("data")]:
-        apart = apart * rows[axis]
-    # a smaller shard group lies inside a node where replicas do
-    costs.append(np.minimum(apart, run.cluster.fabric.node_size) * (rows["data"] > 1))
-    return np.stack(costs)
+    """What an order does to each group of ranks, less is better: seconds a byte and a message, ranks off the node."""
+    found = links(run, rows, constants, order).values()
+    return np.stack([cost for link in found for cost in (1 / link.bytes_per_s, link.latency_s, -link.on_node)])
 
 
 def evaluate_placed(run: Run, columns: Columns, constants: Constants) -> Columns:
