@@ -2,13 +2,13 @@
 
 Two answers, which need not agree. The *break-even*: a further doubling saves less compute time than the communication,
 idle time and overhead it adds. The *deadline*: a further doubling costs more accelerator-hours than the deadline is
-worth. What it is worth follows from the goal: meeting it is worth the budget of accelerator-hours (whatever it takes,
-where none is given), and being earlier still is worth nothing.
+worth. What it is worth follows from the goal, as `WORTH` says.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 
 from course.errors import UserError
@@ -16,12 +16,12 @@ from course.formula import FormulaError
 from course.mfu import accelerator_hours, cost, wall_time
 from course.problem import Goal, Layout, Run
 
-DOUBLINGS = 3
+HALVINGS, DOUBLINGS = 3, 4
 """How far to look on each side of the devices asked about."""
 
 WORTH = (
-    "meeting the deadline is worth the budget of accelerator-hours (whatever it takes, where none is given), "
-    "and being earlier still is worth nothing"
+    "meeting the deadline is worth the budget of accelerator-hours (whatever it takes, where none is given), and "
+    "finishing earlier is worth no accelerator-hour more"
 )
 """What the deadline is worth, in words."""
 
@@ -57,7 +57,7 @@ def points(run: Run, best: Callable[[Run], Fastest | None], asked: Fastest | Non
         asked: the same for the run's own devices, where it is known already.
     """
     own = run.cluster.devices
-    counts = [own // 2**k for k in range(DOUBLINGS, 0, -1) if own % 2**k == 0]
+    counts = [own // 2**k for k in range(HALVINGS, 0, -1) if own % 2**k == 0]
     counts += [own * 2**k for k in range(DOUBLINGS + 1)]
     found = []
     for count in counts:
@@ -102,16 +102,19 @@ def stops(goal: Goal, found: Sequence[Point]) -> dict[str, int | None]:
     Returns:
         `break_even_devices`: the count whose next doubling saves less compute time than the communication, idle time
         and overhead it adds; None where even the last doubling looked at still pays.
-        `deadline_devices`: the fewest that finish within the goal's days, and within its budget where it has one; None
-        without a goal of days or where none does.
+        `deadline_devices`: the count that meets the deadline for what it is worth, and whose next doubling costs more
+        accelerator-hours; None without a goal of days, or where no count meets it within the budget.
     """
     at = {point.devices: point.fastest for point in found}
     break_even = next((n for n in at if 2 * n in at and _adds_more_than_it_saves(at[n], at[2 * n])), None)
     deadline = None
     if goal.days is not None:
         budget = goal.budget_accelerator_hours
+        hours = {point.devices: point.accelerator_hours for point in found}
         met = (p for p in found if p.days <= goal.days and (budget is None or p.accelerator_hours <= budget))
         deadline = next((point.devices for point in met), None)
+        while deadline is not None and hours.get(2 * deadline, math.inf) <= hours[deadline]:
+            deadline *= 2  # cheaper and faster: for nothing, even a deadline that is met may be beaten
     return {"break_even_devices": break_even, "deadline_devices": deadline}
 
 

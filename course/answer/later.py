@@ -206,9 +206,10 @@ def _stop(facts: Facts, stops: dict[str, int | None]) -> str:
     if stop is not None:
         said.append(f"Beyond {stop:,} devices a doubling adds more waiting than it saves compute")
     if deadline is not None:
-        said.append(f"of this device count, its halves and its doubles {deadline:,} is the fewest for the time goal")
+        said.append(f"{deadline:,} devices meet the time goal, and a further doubling costs more than that is worth")
     elif facts.run.goal.days is not None:
-        said.append("no device count looked at meets the time goal")
+        within = " within the budget" if facts.run.goal.budget_accelerator_hours is not None else ""
+        said.append(f"no device count looked at meets the time goal{within}")
     sentence = "; ".join(said)
     return sentence[:1].upper() + sentence[1:] + "." if sentence else ""
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from course.answer.words import LONGER, layout_name, number
+from course.answer.words import LONGER, number
 from course.commands._text import WIDTH, given, heading, item, paragraph, shown, table
 from course.problem import Run
 from course.stops import WORTH, Point, front
@@ -116,29 +116,35 @@ def _rejected(rejected: Mapping[str, int], rules: Mapping[str, str]) -> str:
 def _across(counts: Sequence[Point], run: Run) -> str:
     """The fastest layout of each device count, and what each doubling saves and adds."""
     best = {point.devices for point in front(counts)}
-    priced = run.goal.price_per_accelerator_hour is not None
-    head = ["", "devices", "s/step", "days", "acc.-hours", *(["cost"] if priced else []), "saves", "adds", "layout"]
-    rows, before = [head], None
+    money = run.goal.price_per_accelerator_hour is not None
+    axes = [
+        axis
+        for axis in ("data", "tensor", "pipeline", "context", "expert", "interleave")
+        if axis not in ("context", "expert") or any(getattr(p.fastest.layout, axis) > 1 for p in counts)
+    ]
+    priced = ["cost"] if money else []
+    head = ["", "devices", *(HEADS.get(axis, axis) for axis in axes), "s/step", "days", "hours", *priced]
+    rows = [[*head, "saves", "adds"]]
+    before: Point | None = None
     for point in counts:
         saved = added = "-"
         if before is not None and point.devices == 2 * before.devices:
             now, then = before.fastest, point.fastest
             saved = f"{now.compute_s - then.compute_s:.3g}"
             added = f"{then.time_s - then.compute_s - (now.time_s - now.compute_s):.3g}"
-        name = "" if point.fastest.layout is None else layout_name(vars(point.fastest.layout))
-        money = [] if point.cost is None else [number(point.cost)]
-        mark = "p" if point.devices in best else ""
         rows.append(
-            [mark, f"{point.devices:,}", f"{point.fastest.time_s:.4g}", number(point.days),
-             f"{point.accelerator_hours:.4g}", *money, saved, added, name]
+            ["p" if point.devices in best else "", f"{point.devices:,}",
+             *(f"{getattr(point.fastest.layout, axis):,}" for axis in axes), f"{point.fastest.time_s:.4g}",
+             number(point.days), f"{point.accelerator_hours:.4g}",
+             *([] if point.cost is None else [f"{point.cost:.4g}"]), saved, added]
         )  # fmt: skip
         before = point
-    lines = [line[: WIDTH - 1].rstrip() for line in table(rows, left=1, indent=" ").splitlines()]
     key = (
-        "p: no other count beats it in wall time and accelerator-hours. saves, adds: seconds of compute a step the "
-        "doubling saves, and seconds of communication, idle time and overhead it adds."
+        "p: no other count beats it in wall time and accelerator-hours (hours). saves, adds: seconds of compute a step "
+        "that the doubling saves, and seconds of communication, idle time and overhead that it adds."
     )
-    return "The fastest layout of each device count, the global batch held\n" + "\n".join(lines) + "\n" + paragraph(key)
+    title = "The fastest layout of each device count, the global batch held"
+    return f"{title}\n{table(rows, left=1, indent=' ')}\n{paragraph(key)}"
 
 
 def _stops(stops: Mapping[str, int | None], counts: Sequence[Point], run: Run) -> str:

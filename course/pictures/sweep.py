@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from course.pictures import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE, VERMILION, figure
 from course.problem import Goal
@@ -91,6 +92,8 @@ def _hours(axes: Axes, counts: Sequence[Point], goal: Goal) -> None:
         axes.set_title("No device count has a layout that fits")
         return
     axes.set_xscale("log")
+    axes.set_xticks([point.days for point in counts], [f"{point.days:.3g}" for point in counts])
+    axes.xaxis.set_minor_locator(NullLocator())
     best = front(counts)
     axes.plot([p.days for p in best], [p.accelerator_hours for p in best], color=BLUE, label="no other count beats it")
     found = stops(goal, counts)
