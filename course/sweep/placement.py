@@ -58,8 +58,9 @@ def useful(run: Run, columns: Columns, orders: list[int], constants: Constants) 
 
 def _costs(run: Run, rows: Columns, order: tuple[str, ...], constants: Constants) -> np.ndarray:
     """What an order does to each group of ranks, less is better: seconds a byte and a message, ranks off the node."""
-    found = links(run, rows, constants, order).values()
-    return np.stack([cost for link in found for cost in (1 / link.bytes_per_s, link.latency_s, -link.on_node)])
+    found = links(run, rows, constants, order)
+    groups = [found[name] for name in sorted(found)]  # as they come, they stand in the order of the axes
+    return np.stack([cost for link in groups for cost in (1 / link.bytes_per_s, link.latency_s, -link.on_node)])
 
 
 def evaluate_placed(run: Run, columns: Columns, constants: Constants) -> Columns:
