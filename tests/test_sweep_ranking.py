@@ -100,13 +100,11 @@ def test_a_small_space_ranks_as_its_layouts_do_one_at_a_time(changes: dict[str, 
 
 
 def test_a_placement_of_its_own_is_chosen_where_it_is_faster() -> None:
-    """What is found is kept: some layout leaves the recipe's order, another shares its state in smaller groups."""
-    for name in names():
-        found = search(example(name))
-        orders = {found.layout(row).order for row in range(0, found.fitting, 5)}
-        if len(orders) > 1 and (found.columns["shard_group"] < found.columns["data"] * found.columns["context"]).any():
-            return
-    pytest.fail("every layout of every example is placed plainly, so placements are not tested")
+    found = search(small(devices=4, layers=2, batch=2, heads=2, node=2, hidden=256, sequence_length=2048))
+    orders = {found.layout(row).order for row in range(found.fitting)}
+    assert ("tensor", "context", "pipeline", "data") in orders and len(orders) > 1
+    wide = search(example(BIG))
+    assert (wide.columns["shard_group"] < wide.columns["data"] * wide.columns["context"]).any()
 
 
 # ------------------------------------------------------------------------------------------------ ties
@@ -123,8 +121,8 @@ def test_near_ties_come_simplest_first_and_the_rest_by_time(name: str) -> None:
     tied = [(*simplicity(entry["layout"]), entry["layout"]["interleave"], entry["step"]["time_s"])
             for entry in layouts[: len(ties)]]  # fmt: skip
     assert tied == sorted(tied)
-    last = times[len(ties) : 400]
-    assert last == sorted(last)
+    rest = times[len(ties) :]
+    assert rest == sorted(rest)
     assert all(entry["memory"]["fits"] and entry["legal"] for entry in layouts)
 
 
