@@ -177,8 +177,8 @@ def searches() -> None:
     base = load(path(EXAMPLE))
     wide = dataclasses.replace(
         base,
-        cluster=dataclasses.replace(base.cluster, devices=2880),
-        training=dataclasses.replace(base.training, global_batch_sequences=11520, sequence_length=65536),
+        cluster=dataclasses.replace(base.cluster, devices=5040),
+        training=dataclasses.replace(base.training, global_batch_sequences=10080, sequence_length=8192),
         goal=dataclasses.replace(base.goal, days=None),
     )
     for run in (base, wide):
