@@ -7,7 +7,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from course.legality import reasons
 from course.predict import predict
+from course.predict.columns import from_layout
 from course.problem import Layout, Run, loads
 
 SMALL = """
@@ -61,7 +63,7 @@ def spellings(run: Run) -> Iterator[Layout]:
     with nobody to share with.
     """
     model, devices, software = run.model, run.cluster.devices, run.software
-    contexts = divisors(devices, max(1, min(64, run.training.sequence_length // 1024)))
+    contexts = divisors(devices, max(1, min(64, run.training.sequence_length // 4096)))
     recomputes = ("none", "full") if software.flash_attention else RECOMPUTES
     for tensor, pipeline, context in itertools.product(
         divisors(devices, 64), divisors(devices, model.layers + 2), contexts
@@ -97,6 +99,11 @@ def placements(run: Run, layout: Layout) -> Iterator[Layout]:
     orders = {tuple(axis for axis in order if axis in split): order for order in reversed([usual, *ORDERS])}
     for size, order in itertools.product(sorted(sizes), orders.values()):
         yield dataclasses.replace(layout, shard_group=size, order=order)
+
+
+def legal(run: Run, layout: Layout) -> bool:
+    """What `predict` says of one layout, without what it would cost."""
+    return not reasons(run, from_layout(layout, run))
 
 
 def document(run: Run, layout: Layout) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from course import catalog
 from course.examples import names, path
 from course.predict import evaluate, predict
-from course.predict.columns import derived, from_layout, to_layout
+from course.predict.columns import derived, from_layout
 from course.predict.memory import PARTS, memory
 from course.predict.stages import stages
 from course.problem import Layout, Run, load
@@ -51,7 +51,7 @@ rows = st.tuples(st.sampled_from(names()), st.integers(0, 10**9))
 def test_one_layout_and_a_column_of_layouts_take_one_path(where: tuple[str, int]) -> None:
     run, columns = example(where[0]), found(where[0])
     row = where[1] % columns.fitting
-    layout = to_layout(columns.columns, row, columns.order)
+    layout = columns.layout(row)
     alone = predict(dataclasses.replace(run, layout=layout))
     assert alone["legal"], alone["reasons"]
     for key, value in (("time_s", alone["step"]["time_s"]), ("compute_s", alone["step"]["compute_s"])):
@@ -66,7 +66,7 @@ def test_one_layout_and_a_column_of_layouts_take_one_path(where: tuple[str, int]
 @given(rows)
 def test_the_step_and_the_memory_are_the_sums_of_their_parts(where: tuple[str, int]) -> None:
     run, columns = example(where[0]), found(where[0])
-    layout = to_layout(columns.columns, where[1] % columns.fitting, columns.order)
+    layout = columns.layout(where[1] % columns.fitting)
     document = predict(dataclasses.replace(run, layout=layout))
     step, memory = document["step"], document["memory"]
     exposed = [axis["exposed_s"] for axis in step["communication"].values()]

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from small_runs import MIXTURE, document, key, placements, small, spellings
+from small_runs import MIXTURE, document, key, legal, placements, small, spellings
 
 from course.answer import answer
 from course.examples import names, path
@@ -60,7 +60,7 @@ def best_placement(run: Run, layout: Layout) -> dict[str, Any] | None:
     "changes",
     [
         {"devices": 4, "layers": 2, "batch": 2, "heads": 2, "node": 2, "hidden": 512},
-        {"devices": 4, "layers": 2, "batch": 1, "heads": 2, "node": 2, "sequence_length": 2048, "hidden": 256},
+        {"devices": 4, "layers": 2, "batch": 1, "heads": 2, "node": 2, "sequence_length": 8192, "hidden": 256},
         {"devices": 4, "layers": 2, "batch": 1, "heads": 2, "node": 2, "hidden": 256, "experts": MIXTURE},
         {"devices": 4, "layers": 1, "batch": 4, "heads": 2, "node": 2, "hidden": 2048, "ffn": 8192, "memory": "1.49e9"},
     ],
@@ -68,10 +68,10 @@ def best_placement(run: Run, layout: Layout) -> dict[str, Any] | None:
 )
 def test_a_small_space_ranks_as_its_layouts_do_one_at_a_time(changes: dict[str, Any]) -> None:
     run = small(**changes)
-    legal = [layout for layout in spellings(run) if document(run, layout)["legal"]]
-    alone = [entry for entry in (best_placement(run, layout) for layout in legal) if entry is not None]
+    allowed = [layout for layout in spellings(run) if legal(run, layout)]
+    alone = [entry for entry in (best_placement(run, layout) for layout in allowed) if entry is not None]
     found = search(run)
-    assert (found.legal, found.fitting) == (len(legal), len(alone))
+    assert (found.legal, found.fitting) == (len(allowed), len(alone))
     if "memory" in changes:
         assert 0 < found.fitting < found.legal == found.fitting + found.rejected["memory"]
     else:
@@ -100,7 +100,7 @@ def test_a_small_space_ranks_as_its_layouts_do_one_at_a_time(changes: dict[str, 
 
 
 def test_a_placement_of_its_own_is_chosen_where_it_is_faster() -> None:
-    found = search(small(devices=4, layers=2, batch=2, heads=2, node=2, hidden=256, sequence_length=2048))
+    found = search(small(devices=4, layers=2, batch=2, heads=2, node=2, hidden=256, sequence_length=8192))
     orders = {found.layout(row).order for row in range(found.fitting)}
     assert ("tensor", "context", "pipeline", "data") in orders and len(orders) > 1
     wide = search(example(BIG))
