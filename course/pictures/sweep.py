@@ -92,9 +92,9 @@ def _hours(axes: Axes, counts: Sequence[Point], goal: Goal) -> None:
         axes.set_title("No device count has a layout that fits")
         return
     axes.set_xscale("log")
-    axes.set_xticks([point.days for point in counts], [f"{point.days:.3g}" for point in counts])
-    axes.xaxis.set_minor_locator(NullLocator())
     best = front(counts)
+    axes.set_xticks([point.days for point in best], [f"{point.days:.3g}" for point in best])
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.plot([p.days for p in best], [p.accelerator_hours for p in best], color=BLUE, label="no other count beats it")
     found = stops(goal, counts)
     drawn = {
@@ -117,5 +117,5 @@ def _hours(axes: Axes, counts: Sequence[Point], goal: Goal) -> None:
     if goal.budget_accelerator_hours is not None:
         axes.axhline(goal.budget_accelerator_hours, color=ORANGE, linestyle=":", label="the budget")
     axes.margins(x=0.08, y=0.25)
-    axes.set_title("The fastest layout of each device count: faster costs more")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    axes.set_title("The fastest layout of each device count, the global batch held")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, markerscale=0.7)
