@@ -171,7 +171,7 @@ def readme_commands() -> list[str]:
 def test_readme_has_two_commands_and_ci_runs_the_second():
     opens, checks = readme_commands()
     assert "course open" in opens
-    assert checks.endswith("-m pytest")
+    assert checks.endswith("-m pytest -n logical --dist worksteal")  # one process a core
     for command in (opens, checks):
         assert "-c constraints.txt" in command
     taken = re.search(r"^command=\$\(grep -e '(.*)' README.md\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
