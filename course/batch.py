@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import sympy as sp
 
+from course.errors import UserError
 from course.formula import Formula, Step
 from course.problem import Run
 from course.symbols import symbols
@@ -17,6 +20,10 @@ D_p, B, T, G, B_g, P_p, v, M, i = symbols(
     "micro_batches", "stage",
 )  # fmt: skip
 t_max, t_sum = symbols("slowest_stage_time", "sum_stage_times")
+t_F, t_B, t_W, f_max, b_max, t_send = symbols(
+    "stage_forward_time", "input_gradient_time", "weight_gradient_time", "slowest_forward_time",
+    "slowest_backward_time", "send_time",
+)  # fmt: skip
 
 tokens_per_step = Formula(
     "tokens_per_step",
@@ -78,12 +85,73 @@ pipeline_time = Formula(
     "time of all micro-batches through a pipeline: the slowest stage sets the pace, the others fill and drain",
     assumptions=(
         "exact for even stages, and for uneven ones at v = 1 when the slowest stage is last",
-        "elsewhere an upper bound",
+        "under 1F1B with other uneven stages an upper bound",
+        "under interleaving an upper bound if a stage's chunks are equal and backward is one multiple of forward; with "
+        "a heavy first and a heavy last chunk (embedding and head) the simulator finds more",
         "sends between stages are free or hidden",
     ),
     derivation=(
         Step("the slowest stage's work, and one v-th of what the rest takes", M * t_max + t_sum / v - t_max / v),
     ),
+)
+
+gpipe_time = Formula(
+    "gpipe_time",
+    "t_gpipe",
+    t_sum + (M - 1) * (f_max + b_max) + 2 * (P_p - 1) * t_send,
+    "s",
+    "time of all micro-batches through a pipeline under GPipe, whatever its stages and sends take",
+    assumptions=("every send takes the same time, and no stage waits while it sends",),
+    derivation=(
+        Step(
+            "one micro-batch there and back, sends included, then M - 1 more paced by the slowest of each pass",
+            (t_sum + 2 * P_p * t_send - 2 * t_send) + (M - 1) * f_max + (M - 1) * b_max,
+        ),
+    ),
+)
+
+zero_bubble_time = Formula(
+    "zero_bubble_time",
+    "t_ZBH1",
+    M * (t_F + t_B + t_W) + (P_p - 1) * (t_F + t_B - t_W),
+    "s",
+    "time of all micro-batches under ZB-H1, which delays the gradients of the weights",
+    assumptions=(
+        "even stages, free sends",
+        "exact where t_W is at most t_F and at most t_B, and there are at least P_p micro-batches; elsewhere too short",
+    ),
+    source="Qi et al. 2023, schedule ZB-H1",
+    derivation=(
+        Step(
+            "1F1B, less two weight gradients for each stage but one: one fewer on the way in, one more in the way out",
+            (M + P_p - 1) * (t_F + t_B + t_W) - 2 * (P_p - 1) * t_W,
+        ),
+    ),
+)
+
+synchronous_floor = Formula(
+    "synchronous_floor",
+    "t_floor",
+    M * (t_F + t_B + t_W) + (P_p - 1) * t_F,
+    "s",
+    "least time of any schedule of one chunk a stage, if all stages begin and end the step together",
+    assumptions=("even stages, free sends", "every stage waits for the update of all before its next step"),
+    derivation=(
+        Step(
+            "the last stage waits for P_p - 1 forwards, and then has its own work to do",
+            (P_p - 1) * t_F + M * t_F + M * t_B + M * t_W,
+        ),
+    ),
+)
+
+zero_bubble_in_flight = Formula(
+    "zero_bubble_in_flight",
+    "m",
+    sp.Min(M, P_p),
+    "1",
+    "micro-batches any stage holds under ZB-H1, held until the gradients of the weights are made",
+    source="Qi et al. 2023: delayed so that no stage holds more than the first one does under 1F1B",
+    derivation=(Step("stage i holds P_p - i as under 1F1B, and i more whose weights wait", sp.Min(P_p - i + i, M)),),
 )
 
 gpipe_in_flight = Formula(
@@ -121,7 +189,51 @@ interleaved_in_flight = Formula(
     ),
 )
 
+# a run file may name zero-bubble; the predictor does not price it yet, so its table leaves it out
 IN_FLIGHT = {"gpipe": gpipe_in_flight, "1f1b": one_f_one_b_in_flight, "interleaved": interleaved_in_flight}
+
+
+PLAN = ("data", "micro_batch", "sequence_length", "accumulation")
+
+
+def held(plans: Mapping[str, Mapping[str, int]]) -> float:
+    """The tokens of one step that every plan holds.
+
+    Args:
+        plans: name to `data`, `micro_batch` (sequences), `sequence_length` (tokens) and `accumulation`.
+
+    Raises:
+        UserError: a plan lacks one of these, or does other work than the first one; the text says what to change.
+
+    >>> one = {"data": 8, "micro_batch": 2, "sequence_length": 4096, "accumulation": 4}
+    >>> held({"8 replicas": one, "16 replicas": {**one, "data": 16, "accumulation": 2}})
+    262144.0
+    """
+    if not plans:
+        raise UserError("There is no plan to compare; give each a name and its degrees.")
+    for name, plan in plans.items():
+        missing = [field for field in PLAN if field not in plan]
+        if missing:
+            raise UserError(f"{name} lacks {missing[0]}; a plan has {', '.join(PLAN)}.")
+    (first, base), *others = plans.items()
+    sequences = base["data"] * base["micro_batch"] * base["accumulation"]
+    for name, plan in others:
+        if plan["sequence_length"] != base["sequence_length"]:
+            raise UserError(
+                f"{name} has sequences of {plan['sequence_length']:,} tokens and {first} of "
+                f"{base['sequence_length']:,}; attention then does other work for each token. "
+                "Give both the same sequence_length."
+            )
+        at_once = plan["data"] * plan["micro_batch"]
+        if at_once * plan["accumulation"] != sequences:
+            whole = sequences % at_once == 0
+            repair = f"With accumulation {sequences // at_once} it would hold {sequences:,}."
+            never = f"Its {at_once:,} sequences at once do not divide {sequences:,}: change data or micro_batch."
+            raise UserError(
+                f"{name} takes {at_once * plan['accumulation']:,} sequences a step and {first} {sequences:,}: not the "
+                f"same work. {repair if whole else never}"
+            )
+    return float(tokens_per_step(**{field: base[field] for field in PLAN}))
 
 
 def comparable(first: Run, second: Run) -> tuple[list[str], list[str]]:

@@ -13,11 +13,12 @@ from typing import NamedTuple, TypeAlias
 
 from course.simulators.engine import After, Schedule, Task, Time, run
 
-FORWARD, BACKWARD = "forward", "backward"
+FORWARD, BACKWARD, WEIGHT = "forward", "backward", "weight"
+"""Kinds of work. Where an order has WEIGHT, backward is split: BACKWARD then makes the gradient of the input alone."""
 
 
 class Work(NamedTuple):
-    """The forward or backward of one micro-batch through one chunk of a stage (all counted from 0)."""
+    """The forward, backward or weight gradient of one micro-batch in one chunk of a stage (all counted from 0)."""
 
     kind: str
     micro_batch: int
@@ -75,6 +76,27 @@ def interleaved(stages: int, micro_batches: int, chunks: int) -> Orders:
     return [_alternate(forwards, backwards, count) for count in ahead]
 
 
+def zero_bubble(stages: int, micro_batches: int) -> Orders:
+    """ZB-H1 (Qi and others 2023, arXiv 2401.10241): 1F1B whose backward is split, the gradients of the weights later.
+
+    Stage i lets i of them wait: nobody needs them before the update, so they fill the end of the step. It then holds as
+    many micro-batches as the first stage.
+
+    >>> [work.kind[0] + str(work.micro_batch) for work in zero_bubble(2, 3)[1]]
+    ['f0', 'b0', 'f1', 'b1', 'w0', 'f2', 'b2', 'w1', 'w2']
+    """
+    orders = []
+    for stage, order in enumerate(one_forward_one_backward(stages, micro_batches)):
+        longer: list[Work] = []
+        for work in order:
+            longer.append(work)
+            if work.kind == BACKWARD and work.micro_batch >= stage:
+                longer.append(Work(WEIGHT, work.micro_batch - stage))
+        left = range(max(0, micro_batches - stage), micro_batches)
+        orders.append(longer + [Work(WEIGHT, micro_batch) for micro_batch in left])
+    return orders
+
+
 def _alternate(forwards: list[Work], backwards: list[Work], ahead: int) -> list[Work]:
     """`ahead` forwards first, then a forward and a backward in turn, then the backwards that are left."""
     ahead = min(ahead, len(forwards))
@@ -113,14 +135,16 @@ class Pipeline:
     def in_flight(self, stage: int) -> list[tuple[Time, int]]:
         """How many chunk activations `stage` holds, as (time, count from then on).
 
-        A micro-batch is held in a chunk from the start of its forward to the end of its backward there.
+        A micro-batch is held in a chunk from the start of its forward to the end of its backward there, both parts of
+        it where backward is split.
         """
         held, history = 0, []
+        last = WEIGHT if any(work.kind == WEIGHT for work in self.orders[stage]) else BACKWARD
         for work in self.orders[stage]:
             if work.kind == FORWARD:
                 held += 1
                 history.append((self.start(stage, work), held))
-            else:
+            elif work.kind == last:
                 held -= 1
                 history.append((self.finish(stage, work), held))
         return history
@@ -133,15 +157,19 @@ class Pipeline:
 Durations: TypeAlias = Time | Sequence[Time] | Sequence[Sequence[Time]]
 
 
-def simulate(orders: Orders, forward: Durations, backward: Durations, send: Time | Sequence[Time] = 0) -> Pipeline:
+def simulate(
+    orders: Orders, forward: Durations, backward: Durations, send: Time | Sequence[Time] = 0,
+    weight: Durations | None = None,
+) -> Pipeline:  # fmt: skip
     """Run the lists of all stages.
 
     Arguments: `orders` from a schedule above, or a list of your own; `forward` and `backward`, the time of one
     micro-batch in one whole stage, as one number, one a stage, or one for every chunk of every stage (a number for a
     stage is shared equally among its chunks); `send`, the delay from a stage to the next (from the last to the first
     between chunks), one number or one for each stage's way out, the same in both directions, and no stage waits
-    while it sends. Returns the Pipeline. Raises DeadlockError where an order waits for itself, ValueError where a
-    micro-batch lacks a forward or backward or the counts of times and stages differ.
+    while it sends; `weight`, the time of the weight gradients where the orders have them: `backward` is then that of
+    the input gradient alone. Returns the Pipeline. Raises DeadlockError where an order waits for itself, ValueError
+    where a micro-batch lacks a part or the counts of times and stages differ.
 
     >>> result = simulate(one_forward_one_backward(4, 8), forward=1, backward=2)
     >>> result.makespan, round(result.idle_share, 4), result.peak_in_flight()
@@ -149,7 +177,13 @@ def simulate(orders: Orders, forward: Durations, backward: Durations, send: Time
     """
     stages = len(orders)
     chunks = 1 + max(work.chunk for order in orders for work in order)
-    given = {FORWARD: forward, BACKWARD: backward}
+    kinds = {work.kind for order in orders for work in order}
+    if (WEIGHT in kinds) != (weight is not None):
+        raise ValueError(
+            "the orders have weight gradients, so give `weight`, their time" if weight is None else
+            "`weight` is given, but no order has weight gradients; leave it out"
+        )  # fmt: skip
+    given = {FORWARD: forward, BACKWARD: backward} | ({WEIGHT: weight} if weight is not None else {})
     times = {kind: _durations(value, stages, chunks, kind) for kind, value in given.items()}
     delays = _per_stage(send, stages, "send")
     last = stages * chunks - 1
@@ -165,17 +199,19 @@ def simulate(orders: Orders, forward: Durations, backward: Durations, send: Time
             raise ValueError(f"stage {stage} lacks {missing}; every stage does every forward and backward once")
         for work in order:
             if work.kind not in times:
-                raise ValueError(f"stage {stage} has {work}; the kind of work is {FORWARD!r} or {BACKWARD!r}")
+                raise ValueError(f"stage {stage} has {work}; the kind of work is {' or '.join(map(repr, times))}")
             piece = work.chunk * stages + stage
             waits: list[After | tuple[int, Work]] = []
             if work.kind == FORWARD:
                 if piece > 0:
                     source = (piece - 1) % stages
                     waits.append(After(at(piece - 1, FORWARD, work.micro_batch), delays[source] if stages > 1 else 0))
-            elif piece < last:
+            elif work.kind == BACKWARD and piece < last:
                 waits.append(After(at(piece + 1, BACKWARD, work.micro_batch), delays[stage] if stages > 1 else 0))
             if work.kind == BACKWARD:
                 waits.append(at(piece, FORWARD, work.micro_batch))
+            elif work.kind == WEIGHT:
+                waits.append(at(piece, BACKWARD, work.micro_batch))
             tasks.append(Task((stage, work), stage, times[work.kind][stage][work.chunk], tuple(waits)))
     return Pipeline(orders, run(tasks))
 

@@ -17,7 +17,7 @@ from course.explorers.widgets import Panel
 from tests.browser.conftest import artefacts, driver, lab  # noqa: F401
 from tests.browser.explorers import Page, notebook, summary
 
-STEPS = ("estimate", "constrain", "shard", "place")
+STEPS = ("estimate", "constrain", "shard", "place", "batch", "mfu")
 NAMES = [
     f"{step}.{name}"
     for step in STEPS

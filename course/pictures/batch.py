@@ -1,0 +1,126 @@
+"""The figures of step 5: who works when in a pipeline. Lines are those of `pictures.place`.
+
+`Timeline` redraws one figure for an explorer; `timelines` takes data and returns a `Figure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from course.pictures import BLACK, BLUE, GREEN, ORANGE, STYLE
+from course.pictures.live import Live
+from course.simulators.pipeline import BACKWARD, FORWARD, WEIGHT, Pipeline
+
+__all__ = ["COLOURS", "Timeline", "timelines"]
+
+COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, WEIGHT: GREEN}
+PALE = {FORWARD: "#7fb8d8", BACKWARD: "#f2cf80", WEIGHT: "#7fceb9"}
+"""Of every second chunk of a stage."""
+NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "gradient of the weights"}
+IDLE = "#ececec"
+DIGIT = 0.085
+"""Inches that a figure of 9 points takes."""
+
+
+class Timeline(Live):
+    """Panels below each other, one time axis: a row for each stage, a bar for each piece of work, grey where idle."""
+
+    def __init__(self, width: float = 8.5, height: float = 3.8) -> None:
+        super().__init__(width, height)
+        with rc_context(dict(STYLE)):
+            self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        self.axes.set_axis_off()
+        self.axes.set_xlim(0, width)  # inches
+        self.axes.set_ylim(height, 0)
+        self.width, self.height = width, height
+        self.left, self.right = 0.95, width - 0.2
+        self.bars = PolyCollection([], linewidths=0.6, edgecolors="white")
+        self.axes.add_collection(self.bars, autolim=False)
+        self._texts: list[Text] = []
+        self._used = 0
+
+    def update(self, *, finding: str, runs: Mapping[str, Pipeline]) -> None:
+        """Show these simulated pipelines below the title `finding`."""
+        self._used = 0
+        self._boxes: list[Any] = []
+        self._colours: list[str] = []
+        self._text(0.12, 0.26, finding, size=13, weight="bold")
+        kinds = [kind for kind in COLOURS
+                 if any(work.kind == kind for run in runs.values() for work in run.orders[0])]  # fmt: skip
+        self._legend(kinds)
+        rows = sum(len(run.orders) for run in runs.values())
+        end = max(float(run.makespan) for run in runs.values())
+        high = min(0.42, (self.height - 1.02 - 0.3 * len(runs)) / rows)
+        scale, top = (self.right - self.left) / max(end, 1e-300), 0.72
+        for label, run in runs.items():
+            self._text(0.12, top + 0.15, label, size=11.5, colour="#444444")
+            top += 0.3
+            for stage in range(len(run.orders)):
+                self._row(run, stage, top, high, scale)
+                top += high
+        self._text(self.left, top + 0.14, "0", size=10, align="center")
+        self._text(self.right, top + 0.14, f"{end:.4g}", size=10, align="center")
+        self._text((self.left + self.right) / 2, top + 0.14, "time", size=10, align="center")
+        self.bars.set_verts(self._boxes)
+        self.bars.set_facecolor(self._colours)
+        for text in self._texts[self._used :]:
+            text.set_visible(False)
+
+    def words(self) -> Sequence[Text]:
+        """All of them: bars hold level numbers only."""
+        return self._texts
+
+    def _legend(self, kinds: Sequence[str]) -> None:
+        x = 0.14
+        for colour, name in (*((COLOURS[kind], NAMES[kind]) for kind in kinds), (IDLE, "idle")):
+            self._box(x, 0.51, 0.16, 0.14, colour)
+            self._text(x + 0.22, 0.58, name, size=10.5)
+            x += 0.5 + 0.085 * len(name)
+
+    def _row(self, run: Pipeline, stage: int, top: float, high: float, scale: float) -> None:
+        self._text(self.left - 0.08, top + high / 2, f"stage {stage}", size=10 if high > 0.15 else 7, align="right")
+        self._box(self.left, top, float(run.makespan) * scale, high, IDLE)
+        for work in run.orders[stage]:
+            start = float(run.start(stage, work))
+            length = (float(run.finish(stage, work)) - start) * scale
+            colour = (PALE if work.chunk % 2 else COLOURS)[work.kind]
+            self._box(self.left + start * scale, top, length, high, colour)
+            words = str(work.micro_batch + 1)
+            if length > DIGIT * len(words) + 0.03 and high > 0.13:
+                self._text(self.left + start * scale + length / 2, top + high / 2, words, size=9, align="center",
+                           colour="white" if colour in (BLUE, GREEN) else BLACK)  # fmt: skip
+
+    def _box(self, x: float, y: float, length: float, height: float, colour: str) -> None:
+        self._boxes.append(np.array([(x, y), (x + length, y), (x + length, y + height), (x, y + height)]))
+        self._colours.append(colour)
+
+    def _text(
+        self, x: float, y: float, words: str, *, size: float, weight: str = "normal", align: str = "left",
+        colour: str = BLACK,
+    ) -> None:  # fmt: skip
+        if self._used == len(self._texts):
+            self._texts.append(self.axes.text(0, 0, "", va="center"))
+        text = self._texts[self._used]
+        self._used += 1
+        text.set_visible(True)
+        text.set(x=x, y=y, text=words, fontsize=size, fontweight=weight, ha=align, color=colour)
+
+
+def timelines(runs: Mapping[str, Pipeline], finding: str) -> Figure:
+    """Who works when: one panel a schedule, one row a stage.
+
+    Args:
+        runs: label of each schedule to its simulated pipeline, all on one time axis.
+        finding: the title.
+    """
+    rows = sum(len(run.orders) for run in runs.values())
+    picture = Timeline(8.5, 1.05 + 0.3 * len(runs) + 0.3 * rows)
+    picture.update(finding=finding, runs=runs)
+    return picture.figure
