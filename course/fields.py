@@ -1,7 +1,7 @@
 """What every field of a run file means: one table (`fields.csv`), read by the checks, the error texts and the help.
 
 A field has a kind, a meaning, a unit, a range and, where it may be left out, the default in words. A field or a value
-whose chapter has not been written yet carries `later`, and a run file that asks for it is refused.
+that predictions do not cover yet carries `later`, and a run file that asks for it is refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Field:
 
     `kind` is "integer", "number", "yes/no", "choice" (one of `choices`), "axes" (a list of `choices`), "integers"
     (a list) or "name" (looked up in the catalog). `default` is words, or "" where the field has none. `later` names
-    the chapter that is missing; `later_values` does so for single choices.
+    what is missing; `later_values` does so for single choices.
 
     >>> FIELDS["training", "tokens"].unit
     'tokens'

@@ -144,12 +144,12 @@ def _refuse_later(declared: Field, value: Any) -> None:
     if declared.later and value != neutral:
         left = "false" if declared.kind == "yes/no" else str(neutral)
         raise NotYet(
-            f"{declared.key} = {show(value)}: the chapter on {declared.later} is not written yet; "
+            f"{declared.key} = {show(value)}: predictions do not cover {declared.later} yet; "
             f"set {declared.name} = {left} or leave it out."
         )
     if isinstance(value, str) and value in declared.later_values:
         raise NotYet(
-            f"{declared.key} = {show(value)}: the chapter on {declared.later_values[value]} is not written yet; "
+            f"{declared.key} = {show(value)}: predictions do not cover {declared.later_values[value]} yet; "
             f"choose {' or '.join(c for c in declared.choices if c not in declared.later_values)}."
         )
 
@@ -237,7 +237,7 @@ class _Reader:
             if value.later and getattr(model, name):
                 raise NotYet(
                     f"{declared.key} = {show(preset)}: this model has {name} = {show(getattr(model, name))}, and "
-                    f"the chapter on {value.later} is not written yet; choose another model."
+                    f"predictions do not cover {value.later} yet; choose another model."
                 )
         return model
 
