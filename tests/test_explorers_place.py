@@ -12,6 +12,8 @@ from course.pictures.place import Curves, Line, Panel, cells, lines
 from course.pictures.place_nodes import two_nodes
 from course.simulators import ring
 
+LAYER = 2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28672
+"""Matmul parameters of a layer of Llama 3 70B."""
 EVERY = ("chunks", "collective", "ranks", "bounds", "mix")
 
 
@@ -110,30 +112,35 @@ def test_degrees_offered_divide_the_devices():
 
 # ---------------------------------------------------------------- bounds and mix
 def test_bounds_by_hand():
-    view = explorers.bounds_view("h100-ib400", "llama-3-70b", 8, 8, 1024)
-    # C / beta x (n - 1)/n / tokens, eight ranks on one card each: 989.4e12 / (8 x 50e9) x 2047/2048 / 1024
-    assert float(table(view)["FSDP"][0]) == pytest.approx(989.4e12 / 400e9 * 2047 / 2048 / 1024, rel=5e-3)
-    assert table(view)["FSDP"][1] == "2,472"
-    assert "data, FSDP and context would be bound" in view.sentence
+    view = explorers.bounds_view("h100-ib400", "llama-3-70b", 8, 128, 8, 2048, 512)
+    # a gather: 127 steps of 9.6 us, and 127/128 of an eighth of a layer in bf16 on one card
+    gather = 127 * 9.6e-6 + 127 / 128 * 2 * LAYER / 8 / 50e9
+    assert float(table(view)["FSDP"][0]) == pytest.approx(gather / (2 * LAYER * 512 / 989.4e12), rel=5e-3)
+    assert table(view)["FSDP"][1] == f"{gather / (2 * LAYER / 989.4e12):,.0f}"
+    # a block of keys and values is 8 x 512 tokens; 64 heads on 8 of keys: 2 x 8/64 x C / beta tokens
+    assert float(table(view)["context"][0]) == pytest.approx(0.25 * 989.4e12 / 50e9 / 4096, rel=5e-3)
+    # 56 of 64 copies leave the node, 8 bytes a number in all, against 18 FLOPs a number of the width
+    assert float(table(view)["experts"][0]) == pytest.approx(8 * 56 / 64 / 50e9 / (18 * 2048 / 989.4e12), rel=5e-3)
+    assert table(view)["experts"][1] == "none helps"
+    assert "data, FSDP, context and experts would be bound" in view.sentence
+    assert table(explorers.bounds_view("gb200-nvl72", "llama-3-70b", 8, 128, 8, 2048, 512))["experts"][1] == "never"
 
 
 def test_a_tensor_group_wider_than_a_node_has_the_cards_of_all_its_ranks():
-    view = explorers.bounds_view("h100-ib400", "llama-3-70b", 16, 8, 4096)
-    layer = (70553706496 - 128256 * 8192 - 161 * 8192) / 80
+    view = explorers.bounds_view("h100-ib400", "llama-3-70b", 16, 128, 8, 2048, 4096)
     wait = (7 * 3.4e-6 + 9.6e-6) / 8
-    ours = 8 * 15 * (wait + 2 * 8192 * 4096 / 400e9) / (6 * layer * 4096 / 989.4e12)
+    ours = 8 * 15 * (wait + 2 * 8192 * 4096 / 400e9) / (6 * LAYER * 4096 / 989.4e12)
     assert float(table(view)["tensor 16"][0]) == pytest.approx(ours, rel=5e-3)
 
 
 def test_the_lowest_point_is_the_one_by_calculus():
-    # sqrt(A / B) on the torus of the lesson: 4.407
-    assert "lowest at 4.41" in explorers.mix_view("tpu-v5p", "llama-3-70b", 1024, 1024).sentence
+    # sqrt(A / B) on the torus of the lesson: A = 6 x 855.6e6 / 360e9, B = 16 x 8192 x 1024 / 180e9
+    assert "lowest at 4.37" in explorers.mix_view("tpu-v5p", "llama-3-70b", 1024, 1024).sentence
 
 
 def test_mix_on_nodes_is_flat_for_fsdp_up_to_the_node():
     one, eight = (float(explorers.mixed_times("h100-ib400", "llama-3-70b", 4096, 2048, size)) for size in (1, 8))
-    layer = (70553706496 - 128256 * 8192 - 161 * 8192) / 80
-    tensor_part = 8 * 2 * 8192 * 2048 * 7 / 450e9 / (6 * layer * 2048 / 989.4e12)
+    tensor_part = 8 * 2 * 8192 * 2048 * 7 / 450e9 / (6 * LAYER * 2048 / 989.4e12)
     assert eight - one == pytest.approx(tensor_part, rel=0.01)
 
 

@@ -55,7 +55,8 @@ def test_the_bounds_of_the_scaling_book():
     # chapter 5: 2550 tokens a chip for FSDP on one axis of a v5p (2 links of 90e9), a third of it on three
     for axes, tokens in ((1, 2550), (3, 850)):
         found = place.fsdp_ratio.solve(
-            "tokens_per_device", equals=1, ranks=1e9, tensor=1, bandwidth=axes * 2 * 90e9, **BOOK
+            "tokens_per_device", equals=1, ranks=1e9, tensor=1, bandwidth=axes * 2 * 90e9, latency=0,
+            layer_parameters=1e9, **BOOK,
         ).value
         assert found == pytest.approx(tokens, rel=1e-3)
     # an MLP of two matrices h x f: tensor parallelism up to f / 2550; two units forward, and twice that backward
@@ -160,3 +161,33 @@ def test_what_leaves_each_tier_is_what_rings_send_out_of_it():
         for tier, size in (("node", 4), ("pod", 8)):
             shared = rings_on_nodes(rings, 1.0, size, Links(1.0), Links(1.0))
             assert out[axis][tier] == pytest.approx(shared.bytes_out(0) / size)
+
+
+def test_pods_that_do_not_divide_the_rings():
+    """Three pods of six devices and a last one of two: the mean over the full ones of what simulated rings send out."""
+    degree, order = {"tensor": 4, "data": 5}, ("data", "tensor")
+    sent = {axis: place.AxisTraffic(2.0 * (degree[axis] - 1) / degree[axis], 0, 0, 0, 0) for axis in degree}
+    out = place.climbing(sent, degree, order, {"pod": 6, "all": 20, "more": 64})
+    for axis in degree:
+        shared = rings_on_nodes(place.groups(degree, order, axis), 1.0, 6, Links(1.0), Links(1.0))
+        assert out[axis]["pod"] == pytest.approx(sum(shared.bytes_out(pod) for pod in range(3)) / 18)
+        assert out[axis]["all"] == out[axis]["more"] == 0
+
+
+def test_units_and_chunks_multiply_what_they_move():
+    degree = {"tensor": 8, "pipeline": 4, "data": 1}
+    one = place.traffic(MODEL, degree, AXES, FABRIC, **STEP)
+    other = place.traffic(MODEL, degree, AXES, FABRIC, **STEP, tensor_units=10, interleave=8)
+    assert other["tensor"].bytes == pytest.approx(1.25 * one["tensor"].bytes)
+    assert other["pipeline"].bytes == 8 * one["pipeline"].bytes
+
+
+def test_latency_of_a_gather_over_one_rank_a_node_decides():
+    """A layer of 405B, tensor 8, 2,048 ranks on one card each: 2,047 x 9.6 us beside 16 ms of bytes, by hand."""
+    layer = 3.2e9
+    needs = place.fsdp_ratio(
+        tokens_per_device=1, ranks=2048, tensor=8, weight_bytes=2, reduced_gradient_bytes=2, latency=9.6e-6,
+        layer_parameters=layer, bandwidth=50e9, peak_flops_per_s=989.4e12,
+    )  # fmt: skip
+    gather = 2047 * 9.6e-6 + 2047 / 2048 * 2 * layer / 8 / 50e9
+    assert needs == pytest.approx(gather / (2 * layer / 989.4e12))

@@ -1,7 +1,8 @@
 """When an axis is bound by its links: communication over the compute that may cover it, 1 where they are equal.
 
->>> tokens = fsdp_ratio.solve("tokens_per_device", equals=1, ranks=1e9, weight_bytes=2, tensor=1,
-...                           reduced_gradient_bytes=2, peak_flops_per_s=989.4e12, bandwidth=400e9)
+>>> tokens = fsdp_ratio.solve("tokens_per_device", equals=1, ranks=1e9, weight_bytes=2, tensor=1, latency=0,
+...                           layer_parameters=1e9, reduced_gradient_bytes=2, peak_flops_per_s=989.4e12,
+...                           bandwidth=400e9)
 >>> round(tokens.value, 1)
 2473.5
 """
@@ -11,9 +12,11 @@ from __future__ import annotations
 import sympy as sp
 
 from course.formula import Formula, Step
-from course.shard import all_gather_bytes, all_reduce_bytes, reduce_scatter_bytes
+from course.place.collectives import ring_all_gather_time, ring_all_reduce_time
+from course.place.links import scattered_bytes
+from course.shard import all_gather_bytes
 from course.symbols import symbols
-from course.units import DEVICE, FLOP, TOKEN
+from course.units import DEVICE, FLOP, SEQUENCE, TOKEN
 
 n, X, C, alpha, beta, beta_up, beta_out, R = symbols(
     "ranks", "payload_bytes", "peak_flops_per_s", "latency", "bandwidth", "scale_up_bytes_per_s",
@@ -23,28 +26,36 @@ tau, u_T, P_L, L_s, T_p, g, b_w, b_a, h, a, a_kv, d = symbols(
     "tokens_per_device", "tensor_units", "layer_parameters", "stage_layers", "tensor", "reduced_gradient_bytes",
     "weight_bytes", "activation_bytes", "hidden", "heads", "kv_heads", "head_size",
 )  # fmt: skip
-n_mlp, f_E, k_E = symbols("mlp_matrices", "expert_ffn", "experts_per_token")
+n_mlp, f_E, k_E, k = symbols("mlp_matrices", "expert_ffn", "experts_per_token", "ranks_per_node")
+T, C_p = symbols("sequence_length", "context")
 
-_share = (n - 1) / n
 _layer = 6 * FLOP / TOKEN * P_L * tau / C  # s: a layer's matmuls, forward and backward
-_forward = 2 * FLOP / TOKEN * tau / C  # s: of one parameter
+_forward = 2 * FLOP / TOKEN * P_L * tau / C
 _backward = 4 * FLOP / TOKEN * P_L * tau / C
 _vectors = b_a * h * tau / TOKEN  # byte/device: one hidden vector for each of a device's tokens
+
+_part = P_L / T_p / DEVICE  # 1/device: a tensor rank's parameters of the layer
+
+
+def _chunks(bytes_each: sp.Expr) -> sp.Expr:
+    """Seconds of one step of a ring, without its latency: an n-th of a tensor rank's part of the layer."""
+    return bytes_each * P_L / (n * T_p * beta) / DEVICE
+
 
 data_ratio = Formula(
     "data_ratio",
     "r_DP",
-    g * C * _share / (2 * tau * T_p * beta) * TOKEN / FLOP / DEVICE,
+    (n - 1) * (alpha + _chunks(g)) * C / (2 * P_L * tau) * TOKEN / FLOP,
     "1",
-    "data parallelism: time of the gradient all-reduce over that of the backward pass that can cover it",
+    "data parallelism: time of a layer's gradient all-reduce over that of the backward pass that can cover it",
     assumptions=(
         "gradients are reduced once a step, during one backward pass: tokens are those of one micro-batch",
         "a tensor group works on tokens_per_device times T_p tokens, each rank with a T_p-th of the layer",
-        "latency left out: it counts for small layers and many ranks",
+        "rings; a bucket holds the gradients of one layer",
     ),
     derivation=(
         Step("all-reduce of a T_p-th of a layer's gradients, over two matmuls of 2 FLOPs a parameter and token",
-             all_reduce_bytes.expression.subs(X, g * P_L / T_p / DEVICE) / beta / _backward),
+             ring_all_reduce_time.expression.subs(X, g * _part) / _backward),
     ),
 )  # fmt: skip
 
@@ -52,21 +63,23 @@ fsdp_ratio = Formula(
     "fsdp_ratio",
     "r_FSDP",
     sp.Max(
-        b_w * C * _share / (2 * tau * T_p * beta) * TOKEN / FLOP / DEVICE,  # forward
-        (b_w + g) * C * _share / (4 * tau * T_p * beta) * TOKEN / FLOP / DEVICE,  # backward
+        (n - 1) * (alpha + _chunks(b_w)) * C / (2 * P_L * tau) * TOKEN / FLOP,  # forward
+        (n - 1) * (2 * alpha + _chunks(b_w + g)) * C / (4 * P_L * tau) * TOKEN / FLOP,  # backward
     ),
     "1",
     "FSDP: time of a layer's collectives over that of its matmuls, in the pass where this is larger",
     assumptions=(
         "each micro-batch gathers and scatters: tokens are those of one micro-batch",
         "gathers come ahead of time, within a pass: forward covers one, backward the other and the scatter",
-        "latency left out",
+        "rings, one collective a layer",
     ),
     derivation=(
-        Step("a parameter's T_p-th: a gather over forward's 2 FLOPs a token, or gather and scatter over backward's 4",
-             sp.Max(all_gather_bytes.expression.subs(X, b_w / T_p / DEVICE) / beta / _forward,
-                    # a gather of b_w and a scatter of g send what one collective of b_w + g sends
-                    reduce_scatter_bytes.expression.subs(X, (b_w + g) / T_p / DEVICE) / beta / (2 * _forward))),
+        Step("a T_p-th of a layer: a gather over forward's 2 FLOPs a parameter and token, or gather and scatter over "
+             "backward's 4",
+             sp.Max(sp.factor_terms(ring_all_gather_time.expression.subs(X, b_w * _part)) / _forward,
+                    # a gather of b_w and a scatter of g: the bytes of one collective of b_w + g, and its latency twice
+                    sp.factor_terms(ring_all_gather_time.expression.subs([(X, (b_w + g) * _part), (alpha, 2 * alpha)]))
+                    / _backward)),
     ),
 )  # fmt: skip
 
@@ -76,7 +89,10 @@ tensor_ratio = Formula(
     u_T * (T_p - 1) * (alpha + b_a * h * tau / TOKEN / beta) * C / (6 * P_L * tau) * TOKEN / FLOP,
     "1",
     "tensor parallelism: time of a layer's gathers and scatters over that of its matmuls",
-    assumptions=("a group works on tokens_per_device times T_p tokens together; nothing covers its collectives",),
+    assumptions=(
+        "a group works on tokens_per_device times T_p tokens together",
+        "matmuls at the rate C; what programs cover of the collectives is step 7",
+    ),
     derivation=(
         Step("u_T collectives of the group's tau T_p vectors, over 6 FLOPs a parameter and token, one T_p-th each",
              u_T * ((T_p - 1) * alpha + all_gather_bytes.expression.subs([(X, _vectors * T_p), (n, T_p)]) / beta)
@@ -90,7 +106,10 @@ pipeline_ratio = Formula(
     (alpha + b_a * h * tau / TOKEN / beta) * C / (3 * P_L * L_s * tau) * TOKEN / FLOP,
     "1",
     "pipeline: time of a stage's two sends of a micro-batch over that of its layers; idle time comes in step 5",
-    assumptions=("tensor ranks send one share each, as with sequence parallelism",),
+    assumptions=(
+        "tensor ranks send one share each, as with sequence parallelism",
+        "with interleaved stages L_s is the layers of one chunk: each chunk sends",
+    ),
     derivation=(
         Step("activations onward, gradients back, over the matmuls of L_s layers",
              2 * (alpha + _vectors / beta) / (L_s * _layer)),
@@ -100,29 +119,37 @@ pipeline_ratio = Formula(
 expert_ratio = Formula(
     "expert_ratio",
     "r_EP",
-    2 * b_a * C * _share / (3 * n_mlp * f_E * beta) / FLOP,
+    2 * b_a * C * (n - k) / n / (3 * n_mlp * f_E * beta) / FLOP,
     "1",
     "experts: time of a mixture layer's all-to-alls over that of its routed experts; no batch helps",
-    assumptions=("tokens spread evenly; every copy is sent; latency left out",),
+    assumptions=(
+        "tokens spread evenly; every copy is sent; nothing covers the all-to-alls; latency left out",
+        "copies for the k ranks of the own node do not use this link; k = 1 inside a node, where one rank is oneself",
+    ),
     derivation=(
         Step("k_E copies out and back, forward and backward, over 6 FLOPs a parameter of k_E experts",
-             4 * k_E * _vectors * _share / beta / (6 * FLOP / TOKEN * k_E * n_mlp * h * f_E * tau / C)),
+             4 * scattered_bytes.expression.subs(X, k_E * _vectors) / beta
+             / (6 * FLOP / TOKEN * k_E * n_mlp * h * f_E * tau / C)),
     ),
 )  # fmt: skip
+
+_block = T / C_p * SEQUENCE / DEVICE  # token/device: what a rank holds of one sequence
 
 context_ratio = Formula(
     "context_ratio",
     "r_CP",
-    a_kv * b_a * C / (a * tau * beta) * TOKEN / FLOP / DEVICE,
+    a_kv * b_a * C * C_p / (a * T * beta) * TOKEN / FLOP / SEQUENCE,
     "1",
     "context parallelism by a ring: time to pass a block of keys and values on, over the attention on that block",
     assumptions=(
-        "tokens of one sequence on one device, shared out so that the causal mask leaves each half of every block",
-        "forward; backward passes twice the bytes and computes 2.5 times the FLOPs",
+        "a block is T / C_p tokens of one sequence, shared out so that the causal mask leaves half of each block",
+        "forward; backward passes twice the bytes in bf16 and computes 2.5 times the FLOPs",
+        "tensor ranks cut heads and key/value heads alike, which cancels; attention at the rate C",
     ),
     derivation=(
-        Step("keys and values of tau tokens, over half of two matmuls of 2 a d FLOPs for each pair of tokens",
-             2 * a_kv * d * b_a * tau / TOKEN / beta / (4 * a * d / 2 * tau**2 * FLOP / TOKEN**2 * DEVICE / C)),
+        Step("keys and values of a block, over half of two matmuls of 2 a d FLOPs for each pair of tokens",
+             2 * a_kv * d * b_a * _block / TOKEN / beta
+             / (4 * a * d / 2 * _block**2 * FLOP / TOKEN**2 * DEVICE / C)),
     ),
 )  # fmt: skip
 
@@ -133,7 +160,7 @@ fsdp_tensor_time = Formula(
     + u_T * b_a * h * tau / TOKEN * (T_p - 1) / beta_up,
     "s",
     "communication of one layer when R devices are T_p tensor ranks times R / T_p FSDP ranks, one after the other",
-    assumptions=("FSDP and tensor parallelism have links of their own, whose rate does not depend on T_p",),
+    assumptions=("FSDP and tensor parallelism have links of their own, whose rate does not depend on T_p; no latency",),
     derivation=(
         Step("three collectives of a T_p-th of the layer over R / T_p ranks; u_T of the group's vectors",
              (2 * b_w + g) * P_L / T_p / DEVICE * (1 - T_p * DEVICE / R) / beta_out

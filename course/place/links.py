@@ -24,7 +24,7 @@ group_bandwidth = Formula(
     "byte/s/device",
     "rate a ring reaches that crosses nodes with k of its ranks on each: it may use the network cards of all k",
     assumptions=(
-        "one network card for each device, and every group on the node communicates at once",
+        "each device has its share of the node's network cards, and every group on the node communicates at once",
         "a ring enters and leaves each node once; several rings, one a card, share the buffer",
     ),
     derivation=(Step("the slower of the node's links and k cards", sp.Min(k * beta_out, beta_up)),),
@@ -78,7 +78,7 @@ leaf_bandwidth = Formula(
         "traffic of which every byte climbs, such as a ring in a bad order, gets one o-th of the card",
     ),
     derivation=(
-        Step("a ring has n_L o-ths of a card on the uplinks, for the one hop that climbs; no card sends faster",
+        Step("a ring that passes n_L nodes may use an o-th of each of their cards upwards, for its one hop that climbs",
              sp.Min(beta_out, n_L * beta_out / o)),
     ),
 )  # fmt: skip

@@ -9,15 +9,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from course.estimate import count
 from course.place.collectives import point_to_point_time, ring_all_gather_time, ring_all_reduce_time
 from course.place.links import group_bandwidth
 from course.place.ranks import axis_strides, on_node
 from course.problem import Fabric, Model
-from course.shard import all_reduce_bytes, pipeline_send_bytes, tensor_unit_bytes, tensor_units
+from course.shard import all_reduce_bytes, pipeline_send_bytes, tensor_unit_bytes
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class AxisTraffic:
 
 def traffic(
     model: Model, degrees: Mapping[str, int], order: Sequence[str], fabric: Fabric, *, sequence_length: int,
-    micro_batches: int, gradient_bytes: float = 2,
+    micro_batches: int, gradient_bytes: float = 2, tensor_units: float = 8, interleave: int = 1,
 ) -> dict[str, AxisTraffic]:  # fmt: skip
     """Traffic of the axes of a dense model, without overlap; all links at their wire rate.
 
@@ -49,14 +52,17 @@ def traffic(
         sequence_length: tokens of the one sequence of a micro-batch.
         micro_batches: micro-batches of a step.
         gradient_bytes: of one gradient on the wire; plain data parallelism, reduced once a step.
+        tensor_units: gathers and scatters of a layer, forward and backward: 8, or 10 where a program gathers the inputs
+            of matmuls again (`course.shard.tensor_units`).
+        interleave: chunks of layers a stage holds; each passes its activations on.
     """
     tensor, pipeline, data = (degrees.get(axis, 1) for axis in ("tensor", "pipeline", "data"))
     widths = {"activation_bytes": 2, "hidden": model.hidden, "micro_batch": 1, "sequence_length": sequence_length}
     unit = tensor_unit_bytes(tensor=tensor, **widths)
     send = pipeline_send_bytes(tensor=tensor, sequence_sharded=1, **widths)
     gradients = gradient_bytes * count(model).total / pipeline / tensor
-    units = sum(tensor_units(0, 0)) * model.layers / pipeline * micro_batches
-    sends = 2 * micro_batches * (pipeline > 1)
+    units = tensor_units * model.layers / pipeline * micro_batches
+    sends = 2 * micro_batches * interleave * (pipeline > 1)
     found = {}
     for axis in order:
         k = on_node(degrees, order, axis, fabric.node_size)
@@ -85,7 +91,9 @@ def climbing(
 ) -> dict[str, dict[str, float]]:
     """Bytes of each axis that leave each tier, for each device below it: those a node, a leaf, a pod sends upwards.
 
-    A tier is for its devices what a node is: of the k ranks a ring has in it, one sends out.
+    Counted device by device: in a ring a rank sends to the next one, and where that sits in another unit of the tier
+    the bytes leave. The mean is over the full units: the last one may be smaller, and a ring may have more ranks in one
+    than in the next.
 
     Args:
         sent: what `traffic` returned for these degrees in this order.
@@ -101,11 +109,19 @@ def climbing(
     >>> {tier: round(size / 1e9, 2) for tier, size in out["data"].items()}, out["tensor"]["leaf"]
     ({'node': 3.95, 'leaf': 0.25}, 0.0)
     """
-    reach = {axis: stride * degrees.get(axis, 1) for axis, stride in axis_strides(degrees, order).items()}
+    strides, devices = axis_strides(degrees, order), math.prod(degrees.get(axis, 1) for axis in order)
     return {
         axis: {
-            tier: one.bytes / on_node(degrees, order, axis, size) if reach[axis] > size else 0.0
+            tier: one.bytes * _leaving(strides[axis], degrees.get(axis, 1), devices, size)
             for tier, size in sizes.items()
         }
         for axis, one in sent.items()
     }
+
+
+def _leaving(stride: int, degree: int, devices: int, size: int) -> float:
+    """Share of the devices of full tiers whose next rank in the ring sits in another tier."""
+    device = np.arange(devices // size * size if devices >= size else devices)
+    last = device // stride % degree == degree - 1
+    following = np.where(last, device - (degree - 1) * stride, device + stride)
+    return float(np.mean(following // size != device // size))

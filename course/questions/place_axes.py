@@ -28,7 +28,7 @@ T_p, u_T, P_L, b_a, h, C, beta, alpha, tau = symbols(
 def _limit(given: Given, *, rate: float, tensor: float | None = None) -> float:
     """Tokens a device below which FSDP is bound, in bf16."""
     at_one_token = place.fsdp_ratio(  # the ratio falls as one over the tokens
-        tokens_per_device=1, ranks=1e12, weight_bytes=2, reduced_gradient_bytes=2,
+        tokens_per_device=1, ranks=1e9, weight_bytes=2, reduced_gradient_bytes=2, latency=0, layer_parameters=1e9,
         tensor=given["tensor"] if tensor is None else tensor, bandwidth=rate, peak_flops_per_s=given["peak"] * 1e12,
     )  # fmt: skip
     return float(at_one_token)
@@ -47,7 +47,7 @@ _fsdp = Number(
         "Devices of {peak:g} TFLOP/s (dense), 8 a node, {up:g} GB/s one way inside and a card of {out:g} GB/s each. "
         "Tensor degree {tensor}, innermost, then FSDP over very many ranks; weights and gradients move in bf16, and "
         "each pass covers its own traffic. From how many tokens of a micro-batch a device on can compute hide the FSDP "
-        "traffic?"
+        "traffic? Leave latency out."
     ),
     given={"peak": 989.4, "up": 450.0, "out": 50.0, "tensor": 4},
     draw=picks(peak=(312.0, 989.4, 2250.0), up=(450.0, 900.0), out=(25.0, 50.0), tensor=(2, 4)),
@@ -293,13 +293,13 @@ _context = Number(
     prompt=(
         "Context parallelism passes blocks of keys and values round a ring of cards of {out:g} GB/s: {heads} query "
         "heads share {kv} key/value heads, bf16, devices of {peak:g} TFLOP/s. The causal work is shared out evenly, so "
-        "half of each block's pairs count. From how many tokens of a sequence a device on does attention hide the "
-        "passing, in forward?"
+        "half of each block's pairs count. From how many tokens of one sequence on each rank of that ring on does "
+        "attention, at the peak, hide the passing, in forward?"
     ),
     given={"out": 50.0, "heads": 64, "kv": 8, "peak": 989.4},
     draw=picks(out=(25.0, 50.0), heads=(64, 128), kv=(8, 16), peak=(312.0, 989.4)),
     answer=lambda g: float(place.context_ratio(
-        tokens_per_device=1, heads=g["heads"], kv_heads=g["kv"], activation_bytes=2, bandwidth=g["out"] * 1e9,
+        sequence_length=1, context=1, heads=g["heads"], kv_heads=g["kv"], activation_bytes=2, bandwidth=g["out"] * 1e9,
         peak_flops_per_s=g["peak"] * 1e12)),
     unit="tokens",
     mistakes=(
@@ -317,4 +317,46 @@ _context = Number(
     source="course.place.context_ratio; the JAX Scaling Book has no such bound",
 )  # fmt: skip
 
-QUESTIONS: tuple[Question, ...] = (_fsdp, _degree, _share, _pipe, _optimum, _whole, _context)
+
+def _waited(given: Given, *, latency: float = 1.0, tensor: int = 8, cards: int = 1) -> float:
+    """Tokens a device at which a layer's gather over `ranks`, one a node, takes as long as forward's matmuls."""
+    at_one_token = place.fsdp_ratio(
+        tokens_per_device=1, ranks=given["ranks"], weight_bytes=2, reduced_gradient_bytes=2, tensor=tensor,
+        latency=latency * given["microseconds"] * 1e-6, layer_parameters=given["billions"] * 1e9,
+        bandwidth=cards * given["out"] * 1e9, peak_flops_per_s=given["peak"] * 1e12,
+    )  # fmt: skip
+    return float(at_one_token)
+
+
+_long_ring = Number(
+    id="place.34",
+    title="FSDP round a long ring",
+    prompt=(
+        "Beside 8 tensor ranks in each node FSDP runs over {ranks:,} ranks, one on each node: a step of its rings "
+        "takes {microseconds:g} us and then its bytes over one card of {out:g} GB/s. A layer has {billions:g} billion "
+        "parameters, in bf16; devices of {peak:g} TFLOP/s. From how many tokens of a micro-batch a device on does the "
+        "gather of a layer take no longer than its matmuls in forward, latency counted?"
+    ),
+    given={"ranks": 512, "microseconds": 9.6, "out": 50.0, "billions": 0.856, "peak": 989.4},
+    draw=picks(ranks=(256, 512, 1024, 2048), microseconds=(9.6, 12.0), out=(25.0, 50.0), billions=(0.856, 1.81, 3.19),
+               peak=(312.0, 989.4)),
+    answer=_waited,
+    unit="tokens",
+    mistakes=(
+        Mistake("latency forgotten", lambda g: _waited(g, latency=0)),
+        Mistake("nothing sharded", lambda g: _waited(g, tensor=1),
+                "The whole layer was gathered; a tensor rank gathers an eighth of it."),
+        Mistake("cards not shared", lambda g: _waited(g, cards=8)),
+    ),
+    hints=(
+        "Seconds of the gather: steps that wait, and bytes. Then: for how many tokens do the matmuls take that long?",
+        "(n - 1) steps; in each an n-th of an eighth of the layer, 2 bytes a parameter. Forward computes 2 FLOPs a "
+        "parameter for each of a device's tokens.",
+        "(n - 1) (latency + 2 P / (8 n rate)), times peak over 2 P.",
+    ),
+    difficulty=3,
+    minutes=8,
+    source="course.place.fsdp_ratio; latency of a network step as in NCCL's own table",
+)  # fmt: skip
+
+QUESTIONS: tuple[Question, ...] = (_fsdp, _degree, _share, _pipe, _optimum, _whole, _context, _long_ring)

@@ -49,12 +49,12 @@ _pipeline_inside = Judgement(
 
 
 def _experts(given: Given) -> tuple[str, str]:
-    def ratio(rate: float) -> float:
+    def ratio(rate: float, together: int) -> float:
         return float(place.expert_ratio(
-            activation_bytes=2, ranks=64, mlp_matrices=3, expert_ffn=given["width"], bandwidth=rate * 1e9,
-            peak_flops_per_s=given["peak"] * 1e12))  # fmt: skip
+            activation_bytes=2, ranks=64, ranks_per_node=together, mlp_matrices=3, expert_ffn=given["width"],
+            bandwidth=rate * 1e9, peak_flops_per_s=given["peak"] * 1e12))  # fmt: skip
 
-    inside, across = ratio(given["up"]) < 1, ratio(given["out"]) < 1
+    inside, across = ratio(given["up"], 1) < 1, ratio(given["out"], 8) < 1
     return {(True, False): ("a", "1"), (True, True): ("b", "2"), (False, False): ("c", "3")}[inside, across]
 
 
@@ -84,7 +84,7 @@ _wide = Judgement(
     hints=(
         "For one copy of one token: which bytes, and which FLOPs?",
         "Four transfers of 2 h bytes; 6 FLOPs for each of 3 h f_E parameters. The hidden width cancels.",
-        "The width must exceed 4 C / (9 beta), times 63/64. Compute that for both rates.",
+        "The width must exceed 4 C / (9 beta), times the share that uses the link: 63/64 in the rack, 56/64 on cards.",
     ),
     difficulty=3,
     minutes=7,

@@ -35,11 +35,13 @@ def _chip() -> tuple[float, float, float]:
 def gradients_behind_one_backward() -> Answers:
     for ranks, tensor in product(RANKS, (1, 2, 4)):
         matrix, tokens, gradient = (3, _draw.randint(2, 6)), _draw.randint(1, 9), _draw.choice((2, 4))
-        peak, bandwidth, _ = _chip()
-        moved = _ring("all_reduce", ranks, matrix[0] * matrix[1] * gradient, 0, bandwidth)  # of one tensor rank's part
+        peak, bandwidth, latency = _chip()
+        part = matrix[0] * matrix[1] * gradient  # of one tensor rank
+        moved = _ring("all_reduce", ranks, part, latency, bandwidth)
         yield {
             "tensor": tensor, "ranks": ranks, "reduced_gradient_bytes": gradient, "peak_flops_per_s": peak,
-            "bandwidth": bandwidth, "tokens_per_device": tokens,
+            "bandwidth": bandwidth, "latency": latency, "tokens_per_device": tokens,
+            "layer_parameters": matrix[0] * matrix[1] * tensor,
         }, moved / (_multiplied(matrix, tokens * tensor, 2) / peak)  # fmt: skip
 
 
@@ -47,15 +49,16 @@ def weights_gathered_and_gradients_scattered() -> Answers:
     for ranks, tensor in product(RANKS, (1, 2, 4)):
         matrix, tokens = (4, _draw.randint(2, 6)), _draw.randint(1, 9)
         weight, gradient = _draw.choice(((2, 1), (2, 2), (2, 4), (1, 2), (4, 2)))
-        peak, bandwidth, _ = _chip()
+        peak, bandwidth, latency = _chip()
         size = matrix[0] * matrix[1]
-        gather = _ring("all_gather", ranks, size * weight, 0, bandwidth)
-        scatter = _ring("reduce_scatter", ranks, size * gradient, 0, bandwidth)
+        gather = _ring("all_gather", ranks, size * weight, latency, bandwidth)
+        scatter = _ring("reduce_scatter", ranks, size * gradient, latency, bandwidth)
         forward = gather / (_multiplied(matrix, tokens * tensor, 1) / peak)
         backward = (gather + scatter) / (_multiplied(matrix, tokens * tensor, 2) / peak)
         yield {
             "tensor": tensor, "ranks": ranks, "weight_bytes": weight, "reduced_gradient_bytes": gradient,
-            "peak_flops_per_s": peak, "bandwidth": bandwidth, "tokens_per_device": tokens,
+            "peak_flops_per_s": peak, "bandwidth": bandwidth, "latency": latency, "tokens_per_device": tokens,
+            "layer_parameters": size * tensor,
         }, max(forward, backward)  # fmt: skip
 
 
@@ -86,16 +89,18 @@ def sends_of_a_stage() -> Answers:
 
 
 def tokens_to_their_experts() -> Answers:
-    for ranks, chosen in product((1, 2, 4), (1, 2)):
+    for (ranks, per_node), chosen in product(((1, 1), (2, 1), (4, 1), (4, 2), (6, 3)), (1, 2)):
         hidden, width, size = 3, _draw.randint(2, 6), _draw.choice((2, 4))
-        tokens, matrices = 4 * _draw.randint(1, 3), _draw.choice((2, 3))
+        tokens, matrices = 12 * _draw.randint(1, 2), _draw.choice((2, 3))
         peak, bandwidth, _ = _chip()
         out = tokens * chosen * hidden * size  # a device's copies, spread evenly over the ranks
-        moved = sum(_ring("all_to_all", ranks, out, 0, bandwidth) for _ in ("out", "back", "out", "back"))
+        links = Links(bandwidth)
+        shared = rings_on_nodes([range(ranks)], out, per_node, links, links, "all_to_all")
+        moved = sum(shared.bytes_out(0) / per_node / bandwidth for _ in ("out", "back", "out", "back"))
         computed = chosen * matrices * _multiplied((hidden, width), tokens, 3) / peak
         yield {
-            "ranks": ranks, "activation_bytes": size, "mlp_matrices": matrices, "expert_ffn": width,
-            "peak_flops_per_s": peak, "bandwidth": bandwidth,
+            "ranks": ranks, "ranks_per_node": per_node, "activation_bytes": size, "mlp_matrices": matrices,
+            "expert_ffn": width, "peak_flops_per_s": peak, "bandwidth": bandwidth,
         }, moved / computed  # fmt: skip
 
 
@@ -112,8 +117,8 @@ def blocks_of_keys_round_a_ring() -> Answers:
         other = held[1]  # the block that comes to device 0 from its neighbour
         pairs = sum(1 for query in held[0] for key in other if key <= query)
         yield {
-            "tokens_per_device": tokens, "heads": heads, "kv_heads": kv_heads, "activation_bytes": size,
-            "peak_flops_per_s": peak, "bandwidth": bandwidth,
+            "sequence_length": tokens * ranks, "context": ranks, "heads": heads, "kv_heads": kv_heads,
+            "activation_bytes": size, "peak_flops_per_s": peak, "bandwidth": bandwidth,
         }, moved / (pairs * heads * head_size * 2 * 2 / peak)  # fmt: skip
 
 
