@@ -80,6 +80,8 @@ def test_inputs_gathered_again_are_two_units_more_where_there_are_shares_of_them
         return by_axis("llama-3-8b", layout, **batch, **given)["tensor"].times
 
     assert (times(Layout(tensor=8)), times(Layout(tensor=8), gathers_again=True)) == (8 * 32 * 3, 10 * 32 * 3)
+    again = Layout(tensor=8, recompute="full")
+    assert (times(again), times(again, gathers_again=True)) == (12 * 32 * 3, 14 * 32 * 3)
     whole = Layout(tensor=8, sequence_parallel=False)
     assert times(whole, gathers_again=True) == 8 * 32 * 3
     # whole experts leave attention alone to the tensor ranks: 5 units of 10
@@ -97,3 +99,24 @@ def test_latents_go_round_where_the_model_has_them():
 def test_a_single_device_sends_nothing():
     assert by_axis("llama-3-8b", Layout(), sequence_length=8192, micro_batches=4) == {}
     assert by_axis("mixtral-8x7b", Layout(), sequence_length=8192, micro_batches=4) == {}
+
+
+def test_an_end_stage_makes_one_send_fewer_than_a_stage_between():
+    # chunk by chunk: a chunk sends on unless it is the last of all, and back unless it is the first
+    for stages in (2, 3, 4, 8):
+        for chunks in (1, 2, 3):
+            sends = [0] * stages
+            for chunk in range(stages * chunks):
+                sends[chunk % stages] += (chunk < stages * chunks - 1) + (chunk > 0)
+            assert shard.pipeline_sends(stages, chunks) == max(sends)
+            assert sends[0] == sends[-1] == 2 * chunks - 1
+    two, four = (by_axis("llama-3-8b", Layout(pipeline=stages), sequence_length=8192, micro_batches=5)["pipeline"]
+                 for stages in (2, 4))  # fmt: skip
+    assert (two.times, four.times) == (5, 10)
+
+
+def test_small_shard_groups_count_inside_the_group_and_between_groups():
+    parameters = 8_030_261_248
+    layout = Layout(data=64, sharding="zero3", shard_group=8)
+    row = by_axis("llama-3-8b", layout, sequence_length=8192, micro_batches=3, reduced_gradient_bytes=4)["data"]
+    assert row.bytes_per_step == pytest.approx(3 * parameters * (8 * 7 / 8 + 2 * 4 / 8 * 7 / 8))

@@ -125,8 +125,6 @@ def legal_view(
     )  # fmt: skip
     left = {name: {name: float(whole % by)} for name, whole, by in divided}
     broken = [code for code, column in violations(run, from_layout(layout, run)).items() if column.any()]
-    if left["tokens"]["tokens"] and not {"sequence", "context"} & {*broken}:
-        broken.append("tokens")
     said = f"breaks a rule: {', '.join(broken)}" if broken else "is legal"
     return View(
         f"Data {layout.data}, tensor {tensor}, pipeline {pipeline}, context {context} on {devices} devices {said}.",

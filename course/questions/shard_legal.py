@@ -193,11 +193,11 @@ _four_nodes = LayoutQuestion(
     prompt=(
         "Lay out `{model}` on {devices} H100, 8 a node: sequences of 8,192 tokens, {batch} a step, state bf16-18. "
         "Give a dictionary as before; `recompute` may be none, selective or full. It must be legal, fit, and be within "
-        "a tenth of the best step time."
+        "a fifth of the best step time."
     ),
     given={"model": "llama-3-70b", "batch": 64, "devices": 32},
     run=_asked,
-    within=0.10,
+    within=0.20,
     hints=(
         "State first: 18 bytes for each of 70.6 billion parameters, over 32 devices. What is left for the rest?",
         "Two ways resolve it. Shard all state and recompute; or split layers in the node so that activations fit.",

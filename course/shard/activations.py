@@ -20,7 +20,7 @@ from course.units import DEVICE, TOKEN
 
 __all__ = [
     "FORWARD_UNITS", "context_unit_bytes", "context_units", "head_exchange_bytes", "pipeline_send_bytes",
-    "tensor_all_reduce_bytes", "tensor_unit_bytes", "tensor_units",
+    "pipeline_sends", "tensor_all_reduce_bytes", "tensor_unit_bytes", "tensor_units",
 ]  # fmt: skip
 
 n, X, T_p, C_p = symbols("ranks", "payload_bytes", "tensor", "context")
@@ -65,7 +65,8 @@ pipeline_send_bytes = Formula(
     b_a * h * B * T / TOKEN / DEVICE * (s_p / T_p + 1 - s_p),
     "byte/device",
     "one pipeline send: a micro-batch's activations (or their gradients) to the next stage",
-    assumptions=("each of the v chunks of a stage sends once forward and once backward for each micro-batch",),
+    assumptions=("each of the v chunks of a stage sends once forward and once backward for each micro-batch; the last "
+                 "chunk of all does not send forward, nor the first backward",),
     derivation=(
         Step("one hidden vector a token, sharded by sequence parallelism",
              b_a * B * T / TOKEN * (h - s_p * h * (1 - 1 / T_p)) / DEVICE),
@@ -124,6 +125,18 @@ def tensor_units(recompute_full: Any, gathers_again: Any) -> tuple[Any, Any]:
     ((4, 4), (4, 8), (4, 6))
     """
     return FORWARD_UNITS, FORWARD_UNITS + 2 * gathers_again + FORWARD_UNITS * recompute_full
+
+
+def pipeline_sends(pipeline: int, interleave: int = 1) -> int:
+    """Sends of the busiest stage for one micro-batch, forward and backward together.
+
+    A chunk sends its output on and its gradient back, but the last of all does not send on, nor the first back. So a
+    stage between the ends makes two sends a chunk, the first and the last stage one fewer.
+
+    >>> pipeline_sends(4), pipeline_sends(2), pipeline_sends(2, interleave=3), pipeline_sends(1)
+    (2, 1, 5, 0)
+    """
+    return 0 if pipeline == 1 else 2 * interleave - (pipeline == 2)
 
 
 def context_units(gathers_again: Any = 1) -> tuple[Any, Any]:

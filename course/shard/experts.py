@@ -58,7 +58,8 @@ expert_transfer_bytes = Formula(
     "byte/device",
     "one all-to-all: a copy of each token of a micro-batch to each of its experts, or the results back",
     assumptions=(
-        "routing is balanced; every copy travels; programs that merge copies for one rank send between 1 and k_E",
+        "routing is balanced; every copy travels, two to one rank as well; programs that merge them send 1 to k_E",
+        "tokens travel out and back in the same width",
         "one micro-batch and one mixture layer: 4 such transfers",
     ),
     derivation=(

@@ -15,10 +15,16 @@ import numpy as np
 
 from course.estimate import count, expert_parameters, pick, shape
 from course.problem import Layout, Model
-from course.shard.activations import context_unit_bytes, context_units, pipeline_send_bytes, tensor_unit_bytes
+from course.shard.activations import (
+    context_unit_bytes,
+    context_units,
+    pipeline_send_bytes,
+    pipeline_sends,
+    tensor_unit_bytes,
+)
 from course.shard.activations import tensor_units as units_of_tensor
 from course.shard.experts import EXPERT_TRANSFERS, expert_data_ranks, expert_transfer_bytes
-from course.shard.ladder import LADDER, STAGE_FLAGS, state_per_device
+from course.shard.ladder import LADDER, STAGE_FLAGS, hybrid_traffic, state_per_device
 from course.shard.latent import latent_context_bytes
 
 __all__ = ["AxisCost", "axis_costs", "smallest_groups"]
@@ -73,11 +79,14 @@ def axis_costs(
     model: Model, layout: Layout, *, sequence_length: int, micro_batches: int, weight_bytes: float = 2,
     reduced_gradient_bytes: float = 2, gathers_again: bool = False,
 ) -> tuple[AxisCost, ...]:  # fmt: skip
-    """What every axis of a layout above 1 sends, for a device of a middle stage, nothing recomputed, bf16 activations.
+    """What every axis of a layout above 1 sends, for a device of the busiest stage, bf16 activations.
 
-    Stages hold equally many layers, vocabulary tables are spread over them as if they were layers; context ranks pass
-    keys and values in a ring and again in backward, or the latents where the model has them. Experts fold into tensor,
-    context and data ranks. Tensor ranks gather hidden vectors, before latent attention too.
+    Stages hold equally many layers, vocabulary tables are spread over them as if they were layers, and their units of
+    tensor ranks are not counted; context ranks pass keys and values in a ring and again in backward, or the latents
+    where the model has them. Experts fold into tensor, context and data ranks; what the ranks that share one expert
+    move beside the units of its layer has no row. Tensor ranks gather hidden vectors, before latent attention too. No
+    switch sums on the way. Shard groups smaller than all data and context ranks count under ZeRO-3, outside experts;
+    full recomputation counts in the tensor units, not in what context and expert ranks send.
 
     Args:
         model: its shape.
@@ -111,9 +120,11 @@ def axis_costs(
     state = {
         "stage_parameters": _shared(model) / layout.pipeline, "tensor": layout.tensor,
         "ranks": layout.data * layout.context, "reductions": micro_batches, "weight_bytes": weight_bytes,
-        "reduced_gradient_bytes": reduced_gradient_bytes,
+        "reduced_gradient_bytes": reduced_gradient_bytes, "shard_group": layout.shard_group,
     }  # fmt: skip
     ladder, (splits, moves) = LADDER[layout.sharding], _DATA[layout.sharding]
+    in_groups = layout.sharding == "zero3" and layout.shard_group != layout.data * layout.context
+    spread = hybrid_traffic if in_groups else ladder
     fold = {name: getattr(layout, name) for name in ("tensor", "context", "data", "expert", "expert_tensor")}
     copies = expert_data_ranks(**fold)
     experts = state | {
@@ -121,17 +132,18 @@ def axis_costs(
         "tensor": layout.expert * layout.expert_tensor,
     }  # fmt: skip
     # only with sequence parallelism are there shares of inputs to gather again
-    units = sum(units_of_tensor(0, sharded * gathers_again))
+    units = sum(units_of_tensor(float(layout.recompute == "full"), sharded * gathers_again))
     ring, passed = (latent_context_bytes, "latents") if model.kv_lora else (context_unit_bytes, "keys and values")
     rows = (
-        AxisCost("data", layout.data * layout.context, splits, moves, 1, ladder(**pick(ladder, state))),
+        AxisCost("data", layout.data * layout.context, splits, moves, 1, spread(**pick(spread, state))),
         AxisCost("expert data", int(copies) if model.experts else 1, splits, moves, 1, ladder(**pick(ladder, experts))),
         AxisCost("tensor", layout.tensor, "matrices of a layer", "all-gathers and reduce-scatters of activations",
                  units * blocks, tensor_unit_bytes(**pick(tensor_unit_bytes, own))),
         AxisCost("context", layout.context, "sequence, in attention too", f"{passed} round a ring",
                  sum(context_units()) * passes, ring(**pick(ring, whole))),
         AxisCost("pipeline", layout.pipeline, "layers", "activations to the next stage",
-                 2 * micro_batches * layout.interleave, pipeline_send_bytes(**pick(pipeline_send_bytes, own))),
+                 pipeline_sends(layout.pipeline, layout.interleave) * micro_batches,
+                 pipeline_send_bytes(**pick(pipeline_send_bytes, own))),
         AxisCost("expert", layout.expert, "experts", "all-to-all of tokens",
                  EXPERT_TRANSFERS * mixture * micro_batches, _tokens(whole, model)),
     )  # fmt: skip

@@ -12,12 +12,12 @@ from course.symbols import symbols
 from course.units import DEVICE
 
 __all__ = [
-    "LADDER", "STAGE_FLAGS", "data_parallel_traffic", "state_per_device", "zero1_traffic", "zero2_traffic",
-    "zero3_traffic",
+    "LADDER", "STAGE_FLAGS", "data_parallel_traffic", "hybrid_traffic", "state_per_device", "zero1_traffic",
+    "zero2_traffic", "zero3_traffic",
 ]  # fmt: skip
 
-n, X, G_r, g, b_w, b_g, b_o, P_s, T_p = symbols(
-    "ranks", "payload_bytes", "reductions", "reduced_gradient_bytes", "weight_bytes", "gradient_bytes",
+n, n_g, X, G_r, g, b_w, b_g, b_o, P_s, T_p = symbols(
+    "ranks", "shard_group", "payload_bytes", "reductions", "reduced_gradient_bytes", "weight_bytes", "gradient_bytes",
     "optimizer_bytes", "stage_parameters", "tensor",
 )  # fmt: skip
 z_1, z_2, z_3 = symbols("shard_optimizer", "shard_gradients", "shard_weights")
@@ -70,6 +70,25 @@ zero3_traffic = Formula(
         Step("two all-gathers and a reduce-scatter for each micro-batch",
              G_r * (2 * all_gather_bytes.expression.subs(X, b_w * _stage)
                     + reduce_scatter_bytes.expression.subs(X, g * _stage))),
+    ),
+)  # fmt: skip
+
+hybrid_traffic = Formula(
+    "hybrid_traffic",
+    "X_HS",
+    G_r * _stage * ((2 * b_w + g) * (n_g - 1) / n_g + 2 * g * (n - n_g) / (n * n_g)),
+    "byte/device",
+    "ZeRO-3 inside groups of n_g ranks, copies of the model between them (hybrid sharding, HSDP)",
+    assumptions=(
+        "n_g divides n; n_g = n is ZeRO-3, n_g = 1 plain data parallelism that reduces G_r times",
+        "the summed piece is all-reduced between the n/n_g groups as often as gradients leave the device; a program "
+        "that waits for the last micro-batch does it once",
+    ),
+    derivation=(
+        Step("ZeRO-3 inside the group, and a piece of the gradients all-reduced over the n/n_g ranks that hold it",
+             G_r * (2 * all_gather_bytes.expression.subs([(X, b_w * _stage), (n, n_g)])
+                    + reduce_scatter_bytes.expression.subs([(X, g * _stage), (n, n_g)])
+                    + all_reduce_bytes.expression.subs([(X, g * _stage / n_g), (n, n / n_g)]))),
     ),
 )  # fmt: skip
 

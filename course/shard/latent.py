@@ -73,7 +73,7 @@ latent_tensor_unit_bytes = Formula(
     "the tensor-parallel unit before latent attention: latents are gathered (or their gradients scattered)",
     assumptions=(
         "sequence parallelism; the matrices that lead down are whole on every tensor rank, which uses them for its "
-        "own tokens",
+        "own tokens; their gradients are then summed over the tensor ranks, once a step",
         "queries have a latent too; else the hidden vector must be gathered for them",
     ),
     derivation=(

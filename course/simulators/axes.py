@@ -14,8 +14,8 @@ from course.simulators.ranks import Ranks
 from course.simulators.ring import Array
 
 __all__ = [
-    "Trial", "attention", "attention_backward", "expert_groups", "expert_reduction", "head_exchange", "mixture",
-    "pipeline", "ring_attention", "tensor_mlp", "whole_keys_attention",
+    "Trial", "attention", "attention_backward", "expert_groups", "expert_reduction", "head_exchange", "hybrid_step",
+    "mixture", "pipeline", "ring_attention", "tensor_mlp", "whole_keys_attention",
 ]  # fmt: skip
 
 
@@ -307,3 +307,41 @@ def expert_reduction(stage_ranks: int, expert: int, expert_tensor: int, paramete
             sent[rank] = bytes_sent
     serial = own.reshape(-1, len(groups), own.shape[1]).sum(axis=0)  # ranks were dealt out in turn
     return Trial(np.stack(summed), serial, sent)
+
+
+def hybrid_step(
+    ranks: int, group: int, parameters: int, micro_batches: int = 1, gradient: type = np.float64, seed: int = 0
+) -> Trial:
+    """One step of hybrid sharding: weights in pieces inside groups of `group` ranks, every group has all pieces.
+
+    Weights are gathered in the group before forward and before backward, gradients scattered in the group and then
+    summed over the ranks that hold the same piece, for each micro-batch; `gradient` is their type on the wire.
+
+    >>> trial = hybrid_step(8, group=4, parameters=16)
+    >>> trial.agrees(), trial.sent[0] == 3 * 3 * (4 * 8) + 2 * (4 * 8 // 2)  # 3 collectives of 3 hops, then all-reduce
+    (True, True)
+    """
+    random, groups = np.random.default_rng(seed), ranks // group
+    start = random.integers(-9, 9, size=parameters).astype(float)
+    examples = random.integers(-9, 9, size=(micro_batches, ranks, parameters)).astype(float)
+    inside, between = [Ranks(group) for _ in range(groups)], [Ranks(groups) for _ in range(group)]
+    summed = np.zeros((group, parameters // group))
+    for world in inside:
+        world.put("weights", np.split(start, group))
+    for micro_batch in examples:
+        for world, own in zip(inside, np.split(micro_batch, groups), strict=True):
+            world.all_gather("weights", into="whole")  # forward
+            world.drop("whole")
+            world.all_gather("weights", into="whole")  # backward
+            gradients = [(world[rank]["whole"] - own[rank]).astype(gradient) for rank in range(group)]
+            world.put("gradient", gradients)
+            world.reduce_scatter("gradient")
+        for rank, world in enumerate(between):
+            world.put("gradient", [one[rank]["gradient"] for one in inside])
+            world.all_reduce("gradient")
+            summed[rank] += world[0]["gradient"]
+    serial = start - 0.5 * (start - examples).sum(axis=(0, 1))
+    parallel = start - 0.5 * summed.ravel()
+    sent = [inside[rank // group].sent[rank % group] + between[rank % group].sent[rank // group]
+            for rank in range(ranks)]  # fmt: skip
+    return Trial(parallel, serial, sent)

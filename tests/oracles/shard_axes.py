@@ -142,7 +142,35 @@ def arrays_of_experts_a_rank_keeps() -> Answers:
         )  # fmt: skip
 
 
+def groups_that_share_a_copy_of_the_state() -> Answers:
+    parameters = 240
+    for (group, groups), tensor, micro_batches, gradient in product(
+        ((1, 1), (4, 1), (1, 3), (2, 2), (4, 3), (2, 5)), (1, 2), (1, 3), (np.float32, np.float64)
+    ):
+        trial = axes.hybrid_step(group * groups, group, parameters // tensor, micro_batches, gradient)
+        assert trial.agrees() and len(set(trial.sent)) == 1
+        yield (
+            {"ranks": group * groups, "shard_group": group, "stage_parameters": parameters, "tensor": tensor,
+             "reductions": micro_batches, "weight_bytes": FLOAT, "reduced_gradient_bytes": gradient().nbytes},
+            trial.sent[0],
+        )  # fmt: skip
+
+
+def narrow_weights_in_groups() -> Answers:
+    # 8 ranks in two groups of 4, 40 parameters: bf16 weights gathered twice, fp32 gradients scattered, 10 of them
+    # all-reduced over 2
+    gathered = ring.all_gather([np.zeros(10, np.float16)] * 4).bytes_sent[0]
+    scattered = ring.reduce_scatter([np.zeros(40, np.float32)] * 4).bytes_sent[0]
+    between = ring.all_reduce([np.zeros(10, np.float32)] * 2).bytes_sent[0]
+    yield (
+        {"ranks": 8, "shard_group": 4, "stage_parameters": 40, "tensor": 1, "reductions": 1, "weight_bytes": 2,
+         "reduced_gradient_bytes": 4},
+        2 * gathered + scattered + between,
+    )  # fmt: skip
+
+
 ORACLES: dict[str, list[Check]] = {
+    "shard.hybrid_traffic": [agrees(groups_that_share_a_copy_of_the_state), agrees(narrow_weights_in_groups)],
     "shard.all_to_all_bytes": [agrees(chunks_to_everybody)],
     "shard.tensor_all_reduce_bytes": [agrees(outputs_of_an_mlp_summed)],
     "shard.context_unit_bytes": [agrees(blocks_round_the_context_ranks)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,3 +141,17 @@ def test_gradients_of_experts_are_summed_over_their_copies_alone(copies, expert,
         stage_parameters=parameters, tensor=split, reduced_gradient_bytes=FLOAT, ranks=copies
     )
     check(axes.expert_reduction(copies * split, expert, expert_tensor, parameters, seed), sent)
+
+
+@FEW
+@given(groups=small, group=ranks_of, each=small, micro_batches=small, narrow=st.booleans(), seed=st.integers(0, 99))
+def test_hybrid_sharding_gathers_in_the_group_and_sums_pieces_between_groups(
+    groups, group, each, micro_batches, narrow, seed
+):
+    parameters = groups * group * each
+    width = np.float32 if narrow else np.float64
+    sent = shard.hybrid_traffic(
+        ranks=groups * group, shard_group=group, stage_parameters=parameters, tensor=1, weight_bytes=FLOAT,
+        reduced_gradient_bytes=width().nbytes, reductions=micro_batches,
+    )  # fmt: skip
+    check(axes.hybrid_step(groups * group, group, parameters, micro_batches, width, seed=seed), sent)
