@@ -17,8 +17,8 @@ from course.fields import fields_of, nearest, show
 from course.problem import Accelerator, Fabric, Model, Software, State
 
 __all__ = [
-    "KINDS", "NoPeak", "UnknownName", "accelerator", "constants", "fabric", "fabrics_for", "facts", "find", "model",
-    "names", "published_total", "software", "state",
+    "KINDS", "NoPeak", "UnknownName", "accelerator", "constant_rows", "constants", "fabric", "fabrics_for",
+    "facts", "find", "model", "names", "published_total", "software", "state",
 ]  # fmt: skip
 
 KINDS = {
@@ -55,6 +55,15 @@ def _rows(kind: str) -> tuple[Row, ...]:
 def _table(file: str) -> tuple[Row, ...]:
     text = files(__package__).joinpath(file).read_text(encoding="utf-8")
     return tuple(csv.DictReader(text.splitlines()))
+
+
+def constant_rows() -> tuple[Row, ...]:
+    """The whole table of constants, each with its unit, why it is so, where it comes from and what calibrated it.
+
+    >>> constant_rows()[0]["constant"]
+    'matmul_share'
+    """
+    return _table(CONSTANTS)
 
 
 @cache
