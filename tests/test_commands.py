@@ -212,7 +212,9 @@ def test_a_verdict_on_time_says_that_runs_took_longer(capsys: pytest.CaptureFixt
     for command in ("predict", "answer", "sweep"):
         text = " ".join(said(capsys, command, file)[1].split())
         assert "Most published runs took longer than predicted: see `course compare`." in text
-        assert "model's error" not in text and "model sees" not in text
+        ties = text.replace("layouts within the model's error of the best, 5 %", "")  # a rule, with its figure
+        assert "model's error" not in ties
+        assert "model sees" not in text
 
 
 def test_what_does_not_fit_is_a_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,33 +13,34 @@ from course.compare.gates import Gate, gates, table
 from course.compare.playbook import panels, random_ranking, ranking
 from course.compare.trials import candidates, trial
 from course.predict.constants import Constants
+from course.predict.report import NEARLY_FULL
 
 REACHED = {
-    ("playbook R1, to 32 nodes, each panel from the other two", "median"): 5.9,
-    ("playbook R1, to 32 nodes, each panel from the other two", "P90"): 18.0,
-    ("- ranking within groups of 8 or more", "Spearman, median"): 0.88,
-    ("- ranking within groups of 8 or more", "Spearman, worst"): 0.5,
-    ("- regret of the first choice", "median"): 1.0,
-    ("- regret of the first choice", "mean"): 4.0,
-    ("- best of our three best, all rows", "mean"): 0.4,
-    ("- best of our three best, all rows", "max"): 4.0,
-    ("playbook R2 and R3, to 16 nodes", "median"): 8.8,
-    ("playbook R2 and R3, to 16 nodes", "Spearman, median"): 0.95,
-    ("playbook R2 and R3, to 16 nodes", "mean regret"): 3.0,
-    ("playbook without pipelines, to 32 nodes", "median"): 10.5,
-    ("playbook without pipelines, to 32 nodes", "Spearman, median"): 0.92,
-    ("playbook memory, all rows that ran", "median"): 8.7,
-    ("playbook memory, all rows that ran", "P90"): 38.0,
+    ("playbook R1, to 32 nodes, each panel from the other two", "median"): 5.6,
+    ("playbook R1, to 32 nodes, each panel from the other two", "P90"): 16.5,
+    ("- ranking within groups of 8 or more", "Spearman, median"): 0.9,
+    ("- ranking within groups of 8 or more", "Spearman, worst"): 0.56,
+    ("- regret of the first choice", "median"): 0.3,
+    ("- regret of the first choice", "mean"): 2.3,
+    ("- best of our three best, all rows", "mean"): 0.3,
+    ("- best of our three best, all rows", "max"): 3.4,
+    ("playbook R2 and R3, to 16 nodes", "median"): 8.3,
+    ("playbook R2 and R3, to 16 nodes", "Spearman, median"): 0.96,
+    ("playbook R2 and R3, to 16 nodes", "mean regret"): 1.5,
+    ("playbook without pipelines, to 32 nodes", "median"): 9.3,
+    ("playbook without pipelines, to 32 nodes", "Spearman, median"): 0.93,
+    ("playbook memory, all rows that ran", "median"): 8.4,
+    ("playbook memory, all rows that ran", "P90"): 37.0,
     ("playbook fit at 69 GiB counted, and the schedule's rule", "balanced accuracy"): 0.93,
-    ("playbook fit at 69 GiB counted, and the schedule's rule", "running rows refused"): 3.0,
-    ("llm-foundry MPT (FSDP), one model out", "median"): 4.5,
-    ("llm-foundry MPT (FSDP), one model out", "P90"): 14.0,
-    ("Korthikanti and Narayanan, one source out", "median"): 4.8,
-    ("Korthikanti and Narayanan, one source out", "max"): 18.0,
-    ("NeMo in fp8 on H100, pre-training, one model out", "median"): 7.0,
-    ("Megatron-Bridge, dense, fp8, H100, by NeMo's constants", "median"): 12.0,
+    ("playbook fit at 69 GiB counted, and the schedule's rule", "running rows refused"): 1.9,
+    ("llm-foundry MPT (FSDP), one model out", "median"): 4.2,
+    ("llm-foundry MPT (FSDP), one model out", "P90"): 13.2,
+    ("Korthikanti and Narayanan, one source out", "median"): 4.4,
+    ("Korthikanti and Narayanan, one source out", "max"): 16.5,
+    ("NeMo in fp8 on H100, pre-training, one model out", "median"): 6.7,
+    ("Megatron-Bridge, dense, fp8, H100, by NeMo's constants", "median"): 11.6,
 }
-"""What the predictions reached, a little rounded down: a change that makes one worse must say so here."""
+"""Just beyond what the predictions reached: a change that makes one worse must say so here."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,18 @@ def test_every_gate_beats_one_utilisation_for_all(found: dict[str, Gate]) -> Non
 def test_the_largest_run_is_within_five_points(found: dict[str, Gate]) -> None:
     """400 TFLOP/s of 989.4 a device, by constants of other runs."""
     (figure,) = next(gate for name, gate in found.items() if "16,384" in name).figures
-    assert figure.ours < 5
+    assert figure.ours < 4.5
+
+
+def test_runs_that_hardly_fit_stalled() -> None:
+    """What a prediction warns of from 88 % of capacity: 70 GiB of 79.6, as these runs measured it."""
+    one = panels()
+    held = np.array([float(row["peak_mem_gib"] or 0) for row in one.trial.rows])
+    full = one.ran & (held >= NEARLY_FULL * 79.6474609375)
+    slower = one.trial.time_s[full] / one.trial.predict()["time_s"][full]
+    assert full.sum() == 10
+    assert slower.min() > 2.7
+    assert slower.max() < 8
 
 
 def test_the_table_names_every_gate(found: dict[str, Gate]) -> None:

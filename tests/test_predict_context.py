@@ -25,8 +25,9 @@ def test_the_work_of_a_step_is_that_of_the_model(preset: str, fold: tuple[int, i
     layout = {"expert": expert} if run.model.experts else {}
     run = with_layout(run, data=data, tensor=tensor, context=context, **layout)
     plain = dataclasses.replace(
-        constants_for(run), matmul_share=0.5, attention_share=0.5, host_forward_s=0.0, host_backward_s=0.0
-    )
+        constants_for(run), matmul_share=0.5, wide_share=0.5, attention_share=0.5, host_forward_s=0.0,
+        host_backward_s=0.0,
+    )  # fmt: skip
     document = predict(run, plain)
     full, causal = (document["flops_per_token"][name] for name in ("full_attention", "causal_attention"))
     attention = full - causal  # half the square, three times
@@ -50,8 +51,9 @@ def test_a_window_limits_the_work_of_local_layers() -> None:
     run = with_layout(mixture("gemma-2-9b", 8, 8, 32768), data=8)
     free = with_cluster(run, "accelerator", memory_bytes_per_s=1e16)
     bare = dataclasses.replace(
-        constants_for(run), matmul_share=0.5, attention_share=0.5, host_forward_s=0.0, host_backward_s=0.0
-    )
+        constants_for(run), matmul_share=0.5, wide_share=0.5, attention_share=0.5, host_forward_s=0.0,
+        host_backward_s=0.0,
+    )  # fmt: skip
     whole = with_model(free, dataclasses.replace(run.model, sliding_window=0, window_layers=0))
     saved = predict(whole, bare)["step"]["compute_s"] - predict(free, bare)["step"]["compute_s"]
     pairs = 32768 * 32768 / 2 - sum(min(token + 1, 4096) for token in range(32768))

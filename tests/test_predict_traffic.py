@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from course.predict import predict
 from course.predict.columns import from_layout
 from course.predict.compute import layer_times
 from course.predict.constants import constants_for
+from course.predict.groups import fewest_on_a_node
 from course.predict.traffic import links
 from course.problem import Layout
 from tests.test_predict import example, with_cluster, with_layout
@@ -100,6 +103,22 @@ def test_links_are_those_of_the_worst_placed_group(
         cards = constants.scale_out_bytes_per_s * (1 if axis == "pipeline" else fewest or 0)
         expected = constants.scale_up_bytes_per_s if fewest is None else min(constants.scale_up_bytes_per_s, cards)
         assert found_links[axis].bytes_per_s[0] == expected, axis
+
+
+@pytest.mark.parametrize("node", [1, 4, 6, 8, 12])
+def test_the_fewest_ranks_on_a_node_by_listing_every_group(node: int) -> None:
+    """Groups of two steps, where nodes tile the pattern and where they do not."""
+    for stride, size, between, outer in itertools.product((1, 2, 3, 4, 8), (1, 2, 3, 4), (1, 2, 3), (1, 2, 4)):
+        outer_stride = stride * size * between
+        block = outer_stride * outer
+        devices = block * node
+        groups: dict[tuple[int, int, int], list[int]] = {}
+        for device in range(devices):
+            key = device // block, device % outer_stride // (stride * size), device % stride
+            groups.setdefault(key, []).append(device // node)
+        least = [min(Counter(homes).values()) for homes in groups.values() if len(set(homes)) > 1]
+        found = fewest_on_a_node(node, devices, stride, size, outer_stride, outer)
+        assert found == min(least, default=size * outer), (stride, size, outer_stride, outer)
 
 
 def test_hybrid_sharding_gathers_inside_the_node_and_sums_shards_between_nodes() -> None:

@@ -91,17 +91,45 @@ def fewest_on_a_node(node: int, devices: int, stride: int, size: int, outer_stri
     >>> fewest_on_a_node(8, 32, 1, 4, 16, 2)  # devices 0 to 3 with 16 to 19, and so on
     4
     """
-    ranks, block = size * outer_size, outer_stride * outer_size
-    blocks = max(1, min(devices // block, node // math.gcd(block, node)))  # then the pattern begins again
-    place = np.arange(block * blocks)
-    first = place[(place // stride % size == 0) & (place // outer_stride % outer_size == 0)]
+    ranks = size * outer_size
+    if outer_stride % (stride * size):
+        first = _starts_of_uneven(devices, stride, size, outer_stride, outer_size) % node
+    else:
+        first = _starts(node, devices, stride, size, outer_stride, outer_size)
+        # long groups repeat themselves: whole periods are cut out, and what is left keeps its place in the nodes
+        short = _shortened(size, node // math.gcd(node, stride))
+        outer_stride -= (size - short) * stride
+        size, outer_size = short, _shortened(outer_size, node // math.gcd(node, outer_stride))
     offsets = (stride * np.arange(size) + outer_stride * np.arange(outer_size)[:, None]).ravel()
-    on = (first[:, None] + offsets) // node
+    on = (np.unique(first)[:, None] + offsets) // node
     crossing = on.min(axis=1) != on.max(axis=1)
     if not crossing.any():
         return ranks
     homes = on[crossing] + (on.max() + 1) * np.arange(int(crossing.sum()))[:, None]
     return int(np.unique(homes, return_counts=True)[1].min())
+
+
+def _shortened(ranks: int, period: int) -> int:
+    """As many ranks as show every way a long row of them meets nodes: both ends, and all that lies between."""
+    return ranks if ranks < 4 * period else 3 * period + ranks % period
+
+
+def _starts(node: int, devices: int, stride: int, size: int, outer_stride: int, outer_size: int) -> np.ndarray:
+    """Where in a node the first rank of any group lies: groups begin side by side, after an inner row, in each block."""
+    block = outer_stride * outer_size
+    starts = np.zeros(1, int)
+    for step, count in ((1, stride), (stride * size, outer_stride // (stride * size)), (block, devices // block)):
+        times = max(1, min(count, node // math.gcd(node, step)))  # then the places begin again
+        starts = np.unique((starts[:, None] + step * np.arange(times)) % node)
+        if len(starts) == node:
+            break
+    return starts
+
+
+def _starts_of_uneven(devices: int, stride: int, size: int, outer_stride: int, outer_size: int) -> np.ndarray:
+    """The first rank of every group whose inner rows do not fill the outer step."""
+    place = np.arange(max(outer_stride * outer_size, devices))
+    return place[(place // stride % size == 0) & (place // outer_stride % outer_size == 0)]
 
 
 def fewest(node: int, devices: int, group: Pattern) -> np.ndarray:
