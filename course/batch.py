@@ -85,7 +85,8 @@ pipeline_time = Formula(
     "time of all micro-batches through a pipeline: the slowest stage sets the pace, the others fill and drain",
     assumptions=(
         "exact for even stages, and for uneven ones at v = 1 when the slowest stage is last",
-        "under 1F1B with other uneven stages an upper bound",
+        "with other uneven stages and one ratio of backward to forward on all of them: exact under GPipe, an upper "
+        "bound under 1F1B; where the ratio differs from stage to stage both may take longer",
         "under interleaving an upper bound if a stage's chunks are equal and backward is one multiple of forward; with "
         "a heavy first and a heavy last chunk (embedding and head) the simulator finds more",
         "sends between stages are free or hidden",
@@ -118,7 +119,8 @@ zero_bubble_time = Formula(
     "time of all micro-batches under ZB-H1, which delays the gradients of the weights",
     assumptions=(
         "even stages, free sends",
-        "exact where t_W is at most t_F and at most t_B, and there are at least P_p micro-batches; elsewhere too short",
+        "exact where t_W is at most t_F and at most t_B, and there are at least P_p micro-batches; elsewhere it may be "
+        "too short",
     ),
     source="Qi et al. 2023, schedule ZB-H1",
     derivation=(
@@ -134,8 +136,14 @@ synchronous_floor = Formula(
     "t_floor",
     M * (t_F + t_B + t_W) + (P_p - 1) * t_F,
     "s",
-    "least time of any schedule of one chunk a stage, if all stages begin and end the step together",
-    assumptions=("even stages, free sends", "every stage waits for the update of all before its next step"),
+    "a time no schedule undercuts that has one chunk a stage, if all stages begin and end the step together",
+    assumptions=(
+        "even stages, free sends",
+        "every stage waits for the update of all before its next step",
+        "one chunk a stage, and all micro-batches enter at the same end; with v chunks P_p - 1 forwards of a chunk "
+        "remain, t_F/v each",
+        "reached by ZB-H1 where t_B = t_W <= t_F and there are at least P_p micro-batches; elsewhere a lower bound",
+    ),
     derivation=(
         Step(
             "the last stage waits for P_p - 1 forwards, and then has its own work to do",
@@ -150,6 +158,10 @@ zero_bubble_in_flight = Formula(
     sp.Min(M, P_p),
     "1",
     "micro-batches any stage holds under ZB-H1, held until the gradients of the weights are made",
+    assumptions=(
+        "counted whole until the end: a program may free a part once the input's gradient is made, but then keeps the "
+        "gradients of its matmuls' outputs",
+    ),
     source="Qi et al. 2023: delayed so that no stage holds more than the first one does under 1F1B",
     derivation=(Step("stage i holds P_p - i as under 1F1B, and i more whose weights wait", sp.Min(P_p - i + i, M)),),
 )

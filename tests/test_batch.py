@@ -13,7 +13,7 @@ from course import batch
 from course.errors import UserError
 from course.explorers.batch import ordered
 from course.pictures.batch import COLOURS, IDLE, PALE, Timeline, timelines
-from course.simulators.pipeline import BACKWARD, FORWARD, WEIGHT, Pipeline, simulate
+from course.simulators.pipeline import BACKWARD, FORWARD, WEIGHT, Pipeline, Work, simulate, zero_bubble_ahead
 
 SMALL = settings(max_examples=40, deadline=None)
 times = st.integers(1, 9)
@@ -93,7 +93,7 @@ def test_zero_bubble(stages, more, forward, inputs, weights):
 @SMALL
 @given(st.lists(st.tuples(times, times), min_size=1, max_size=6), st.integers(1, 9), st.integers(0, 4))
 def test_uneven_stages_and_sends(stages, count, send):
-    """GPipe: exact. 1F1B with free sends: below the bound of the slowest stage, whatever forward and backward take."""
+    """GPipe: exact. 1F1B with free sends: below the bound while backward is one multiple of forward."""
     forward, backward = [list(column) for column in zip(*stages, strict=True)]
     both = [sum(pair) for pair in stages]
     agrees(
@@ -101,10 +101,56 @@ def test_uneven_stages_and_sends(stages, count, send):
         batch.gpipe_time(sum_stage_times=sum(both), micro_batches=count, slowest_forward_time=max(forward),
                          slowest_backward_time=max(backward), pipeline=len(stages), send_time=send),
     )  # fmt: skip
+    ratio = backward[0]
+    both = [(1 + ratio) * time for time in forward]
     bound = batch.pipeline_time(
         micro_batches=count, interleave=1, slowest_stage_time=max(both), sum_stage_times=sum(both)
     )
-    assert simulate(ordered("1f1b", len(stages), count, 1), forward, backward).makespan <= bound
+    for kind in ("gpipe", "1f1b"):
+        orders = ordered(kind, len(stages), count, 1)
+        assert simulate(orders, forward, [ratio * time for time in forward]).makespan <= bound
+
+
+def test_1f1b_exceeds_the_bound_where_backward_over_forward_differs_from_stage_to_stage():
+    run = simulate(ordered("1f1b", 3, 3, 1), [1, 4, 1], [4, 1, 1])
+    assert run.makespan == 23
+    assert batch.pipeline_time(micro_batches=3, interleave=1, slowest_stage_time=5, sum_stage_times=12) == 22
+
+
+@SMALL
+@given(st.integers(2, 4), st.integers(1, 4), st.integers(2, 8))
+def test_chunks_go_below_the_floor_of_one_chunk_a_stage_not_below_their_own(stages, rounds, chunks):
+    """Backward 2, the sum of two gradients of 1: idle (P - 1)(1 + 2)/v, beside (P - 1) forwards of 1 or of 1/v."""
+    count = rounds * stages
+    run = simulate(ordered("interleaved", stages, count, chunks), Fraction(1), Fraction(2))
+    floor = batch.synchronous_floor(micro_batches=count, pipeline=stages, stage_forward_time=1, input_gradient_time=1,
+                                    weight_gradient_time=1)  # fmt: skip
+    assert (run.makespan < floor) == (chunks > 3)
+    assert run.makespan > 3 * count + Fraction(stages - 1, chunks)
+
+
+@pytest.mark.parametrize(("stages", "count"), [(2, 4), (3, 6), (4, 8), (4, 12), (5, 11)])
+def test_without_a_barrier_a_second_step_begins_before_the_first_has_ended(stages, count):
+    orders = zero_bubble_ahead(stages, count)
+    one = simulate(orders, 1, 1, weight=1)
+    later = [order + [work._replace(micro_batch=work.micro_batch + count) for work in order] for order in orders]
+    two = simulate(later, 1, 1, weight=1)
+    assert one.makespan == 3 * count + stages - 1  # the floor
+    assert two.makespan == 6 * count + stages - 1  # its idle time once, not twice
+    assert max(two.peak_in_flight()) == 2 * stages - 1
+    finding = timelines({"both": two}, "t", step=count).axes[0].texts
+    assert str(count + 1) not in {text.get_text() for text in finding}
+
+
+@SMALL
+@given(st.integers(2, 6), st.integers(1, 12), st.sampled_from([0.125, 0.5, 1.0]))
+def test_1f1b_pays_a_round_trip_for_every_round_of_stages(stages, rounds, send):
+    """Stage 0 has P in flight: P micro-batches each P pieces and 2(P - 1) sends, for any whole number of rounds."""
+    count = rounds * stages
+    run = simulate(ordered("1f1b", stages, count, 1), 1.0, 2.0, send)
+    backwards = [run.start(0, Work(BACKWARD, m)) for m in range(count)]
+    for early, late in zip(backwards, backwards[stages:], strict=False):
+        assert late - early == pytest.approx(3 * stages + 2 * (stages - 1) * send)
 
 
 @SMALL
@@ -144,7 +190,6 @@ def test_a_heavy_first_and_last_chunk_take_longer_than_the_formula():
 def test_no_order_of_whole_backwards_undercuts_1f1b(first, second, forward, backward):
     """Every order of two stages and two micro-batches that can run at all takes at least M + P - 1 pieces."""
     from course.simulators.engine import DeadlockError
-    from course.simulators.pipeline import Work
 
     names = {"F": FORWARD, "B": BACKWARD}
     orders = [[Work(names[word[0]], int(word[1])) for word in order] for order in (first, second)]

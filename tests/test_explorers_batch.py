@@ -73,7 +73,7 @@ def test_memory_at_a_fixed_batch_by_hand():
     eight, two = (table(explorers.memory_view(64, size, 8, 2, 1.0)) for size in (8, 2))
     assert (eight["GPipe"], two["GPipe"]) == (("8", "64"), ("32", "64"))
     assert (eight["1F1B"], two["1F1B"]) == (("8", "64"), ("8", "16"))
-    assert two["interleaved"] == ("11.5", "23")  # 2 x 7 + 8 + 1 = 23 halves, of two sequences
+    assert two["interleaved, 2 chunks"] == ("11.5", "23")  # 2 x 7 + 8 + 1 = 23 halves, of two sequences
     with pytest.raises(UserError, match="64 sequences are not cut into micro-batches of 3"):
         explorers.memory_view(64, 3, 8, 2, 1.0)
 

@@ -258,9 +258,11 @@ def memory_view(replica_batch: int, micro_batch: int, stages: int, chunks: int, 
     idle = step.bubble_share(pipeline=stages, interleave=1, micro_batches=count)
     return View(
         f"{count} micro-batches of {micro_batch}: GPipe keeps {held['GPipe'] * micro_batch:,.0f} sequences on stage 0 "
-        f"and 1F1B {held['1F1B'] * micro_batch:,.0f}; both idle {share(idle, 1)}.",
+        f"and 1F1B {held['1F1B'] * micro_batch:,.0f}; both idle {share(idle, 1)}. "
+        f"Interleaved: {chunks} chunks a stage.",
         ("schedule", "micro-batches held", "GiB on stage 0"),
-        tuple((name, f"{held[name]:.4g}", f"{value / GIB:,.4g}") for name, value in size.items()),
+        tuple((f"interleaved, {chunks} chunks" if name == "interleaved" else name, f"{held[name]:.4g}",
+               f"{value / GIB:,.4g}") for name, value in size.items()),
         {
             "finding": f"Stage 0, {replica_batch} sequences a replica in micro-batches of {micro_batch}",
             "sections": [

@@ -45,9 +45,11 @@ class Timeline(Live):
         self.axes.add_collection(self.bars, autolim=False)
         self._texts: list[Text] = []
         self._used = 0
+        self._step: int | None = None
 
-    def update(self, *, finding: str, runs: Mapping[str, Pipeline]) -> None:
-        """Show these simulated pipelines below the title `finding`."""
+    def update(self, *, finding: str, runs: Mapping[str, Pipeline], step: int | None = None) -> None:
+        """Show these simulated pipelines below the title `finding`; after `step` micro-batches a paler step begins."""
+        self._step = step
         self._used = 0
         self._boxes: list[Any] = []
         self._colours: list[str] = []
@@ -90,9 +92,10 @@ class Timeline(Live):
         for work in run.orders[stage]:
             start = float(run.start(stage, work))
             length = (float(run.finish(stage, work)) - start) * scale
-            colour = (PALE if work.chunk % 2 else COLOURS)[work.kind]
+            later, number = divmod(work.micro_batch, self._step) if self._step else (0, work.micro_batch)
+            colour = (PALE if (work.chunk + later) % 2 else COLOURS)[work.kind]
             self._box(self.left + start * scale, top, length, high, colour)
-            words = str(work.micro_batch + 1)
+            words = str(number + 1)
             if length > DIGIT * len(words) + 0.03 and high > 0.13:
                 self._text(self.left + start * scale + length / 2, top + high / 2, words, size=9, align="center",
                            colour="white" if colour in (BLUE, GREEN) else BLACK)  # fmt: skip
@@ -113,14 +116,16 @@ class Timeline(Live):
         text.set(x=x, y=y, text=words, fontsize=size, fontweight=weight, ha=align, color=colour)
 
 
-def timelines(runs: Mapping[str, Pipeline], finding: str) -> Figure:
+def timelines(runs: Mapping[str, Pipeline], finding: str, step: int | None = None) -> Figure:
     """Who works when: one panel a schedule, one row a stage.
 
     Args:
         runs: label of each schedule to its simulated pipeline, all on one time axis.
         finding: the title.
+        step: micro-batches of one step, where the runs hold more than one; every second step is paler, and its
+            numbers begin again.
     """
     rows = sum(len(run.orders) for run in runs.values())
     picture = Timeline(8.5, 1.05 + 0.3 * len(runs) + 0.3 * rows)
-    picture.update(finding=finding, runs=runs)
+    picture.update(finding=finding, runs=runs, step=step)
     return picture.figure

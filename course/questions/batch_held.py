@@ -135,8 +135,8 @@ _saved = Number(
     id="batch.5",
     title="What accumulation saves",
     prompt=(
-        "A step of one micro-batch takes {one} s. With {count} accumulated it takes {many} s. Whatever is paid once a "
-        "step, update and what is not hidden of the reduction: how many seconds is it?"
+        "A step of one micro-batch takes {one} s. With {count} accumulated it takes {many} s. Each replica holds its "
+        "whole gradient, so the update and what is not hidden of the reduction are paid once a step: how many seconds?"
     ),
     given={"one": 110.2, "count": 4, "many": 430.6},
     answer=lambda g: (g["count"] * g["one"] - g["many"]) / (g["count"] - 1),

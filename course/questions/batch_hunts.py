@@ -75,7 +75,8 @@ _hunt_bubble = BugHunt(
         Fault(_bubble(ratio="micro_batches / (micro_batches + waiting)"), "One stage never waits."),
         Fault(_bubble(waiting="pipeline - 1"), "Ask for more than one chunk."),
         Fault(_bubble(waiting="pipeline / chunks"), "Ask for one stage."),
-        Fault(_bubble(ratio="waiting / (pipeline * micro_batches)"), "Ask for 2 stages and 1 micro-batch."),
+        Fault(_bubble(ratio="waiting / (pipeline * micro_batches)"),
+              "Ask for more than one micro-batch; with one chunk and one micro-batch it is right by chance."),
     ),
     hints=(
         "Take cases you can draw: one stage; two stages and one micro-batch.",

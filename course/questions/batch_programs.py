@@ -139,7 +139,7 @@ _1f1b_question = Function(
     hints=(
         "A program on one machine must choose an order in which everything is there when it is needed.",
         "Keep a list for each stage, and let any stage whose next piece can be done do it, until all lists are empty.",
-        "A forward needs x of the stage before (stage 0 has it), a backward dy of the stage behind (the last has it).",
+        "A forward needs x of the stage before (stage 0 has it), a backward dy of the stage after (the last has it).",
     ),
     difficulty=3,
     minutes=25,

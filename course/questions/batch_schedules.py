@@ -34,7 +34,7 @@ _share = Number(
     ),
     hints=(
         "Draw one stage: how many pieces of work, and how many pieces of waiting?",
-        "Waiting: on the way in for the stages before, on the way out for those behind.",
+        "Waiting: on the way in for the stages before, on the way out for those after it.",
         "Idle pieces over idle pieces and micro-batches.",
     ),
     difficulty=1,

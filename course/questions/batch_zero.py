@@ -27,7 +27,8 @@ _gain = Number(
     id="batch.18",
     title="Time of ZB-H1",
     prompt=(
-        "{stages} even stages, {count} micro-batches. On a stage a forward takes {forward:g} ms, the gradient of its "
+        "{stages} even stages of one chunk, {count} micro-batches, free sends. "
+        "On a stage a forward takes {forward:g} ms, the gradient of its "
         "input {inputs:g} ms, that of its weights {weights:g} ms. Milliseconds of a step under ZB-H1?"
     ),
     given={"stages": 8, "count": 24, "forward": 10.0, "inputs": 11.0, "weights": 9.0},
@@ -70,9 +71,9 @@ _least = Expression(
     id="batch.19",
     title="The floor of a synchronous step",
     prompt=(
-        "Even stages, one chunk each, free sends; forward t_F, gradient of the input t_B, of the weights t_W. All "
-        "stages begin the step together and no stage goes on before all are done. Look at the last stage alone: which "
-        "time can no schedule undercut?"
+        "Even stages, one chunk each, free sends; all micro-batches enter at the first stage. Forward t_F, gradient of "
+        "the input t_B, of the weights t_W. All stages begin the step together and no stage goes on before all are "
+        "done. Look at the last stage alone: which time can no such schedule undercut?"
     ),
     answer=_floor,
     symbols=("micro_batches", "pipeline", "stage_forward_time", "input_gradient_time", "weight_gradient_time"),
@@ -100,13 +101,14 @@ _proof = Judgement(
     title="Zero, and synchronous",
     prompt=(
         "A paper splits backward and reports no idle time while training stays synchronous: every forward of a step "
-        "sees the weights of the last update. You simulate a schedule whose steps begin and end with a barrier over "
-        "all stages. Can its idle time be zero, with two stages or more?"
+        "sees the weights of the last update. You simulate a schedule with one chunk a stage, whose micro-batches all "
+        "enter at the first stage and whose steps begin and end with a barrier over all stages. Can its idle time be "
+        "zero, with two stages or more?"
     ),
     choices={"a": "yes, with enough micro-batches", "b": "no, not with this barrier", "c": "yes, with enough memory"},
     reasons={
         "1": "with a split backward any wait can be filled with gradients of the weights",
-        "2": "the last stage cannot begin before a micro-batch has passed the others, and behind the barrier it has no "
+        "2": "the last stage cannot begin before a micro-batch has passed the others, and after the barrier it has no "
         "other work",
         "3": "the last stage must wait for its gradients",
         "4": "the share of idle time goes to zero with more micro-batches",

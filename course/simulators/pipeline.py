@@ -97,6 +97,37 @@ def zero_bubble(stages: int, micro_batches: int) -> Orders:
     return orders
 
 
+def zero_bubble_ahead(stages: int, micro_batches: int) -> Orders:
+    """A split backward with more memory, after ZB-H2 of the same paper: up to 2 `stages` - 1 micro-batches on a stage.
+
+    Made step by step, all three kinds of work taking 1: a stage does the gradient of an input if it can, else a forward
+    if it may hold one more, else a gradient of weights. The first stage then ends its step as much earlier as the last begins
+    later, so that without a barrier between steps no stage waits.
+
+    >>> [work.kind[0] + str(work.micro_batch) for work in zero_bubble_ahead(2, 4)[0]]
+    ['f0', 'f1', 'f2', 'b0', 'w0', 'b1', 'f3', 'b2', 'w1', 'w2', 'b3', 'w3']
+    """
+    _check(stages, micro_batches)
+    orders: Orders = [[] for _ in range(stages)]
+    done: list[dict[str, int]] = [dict.fromkeys((FORWARD, BACKWARD, WEIGHT), 0) for _ in range(stages)]
+    while any(len(order) < 3 * micro_batches for order in orders):
+        before = [dict(counts) for counts in done]  # what neighbours have finished when this unit of time begins
+        for stage, own in enumerate(before):
+            forwards, backwards, weights = own.values()
+            if backwards < (before[stage + 1][BACKWARD] if stage < stages - 1 else forwards):
+                kind = BACKWARD
+            elif (forwards < (before[stage - 1][FORWARD] if stage else micro_batches)
+                  and forwards - weights < 2 * stages - 1):  # fmt: skip
+                kind = FORWARD
+            elif weights < backwards:
+                kind = WEIGHT
+            else:
+                continue
+            orders[stage].append(Work(kind, own[kind]))
+            done[stage][kind] += 1
+    return orders
+
+
 def _alternate(forwards: list[Work], backwards: list[Work], ahead: int) -> list[Work]:
     """`ahead` forwards first, then a forward and a backward in turn, then the backwards that are left."""
     ahead = min(ahead, len(forwards))
