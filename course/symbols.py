@@ -90,7 +90,7 @@ _TABLE = (
     _entry("reductions", "G_r", "#", "gradient reductions a replica makes in one step", 1),
     _entry("executed_flops", "F_exec", "FLOP", "FLOPs executed, recomputation included"),
     _entry("flops_per_token", "F_t", "FLOP/token", "training FLOPs of one token"),
-    _entry("model_flops", "F_model", "FLOP", "FLOPs the model needs for the whole run"),
+    _entry("model_flops", "F_model", "FLOP", "FLOPs the model needs for the work that is timed: a step, or a run"),
     _entry("full_recompute", "r_full", "1", "1 when every layer is recomputed in backward, else 0", 0, 1),
     _entry("core_recompute", "r_core", "1", "1 when the attention core is recomputed in backward, else 0", 0, 1),
     # layout
@@ -175,7 +175,7 @@ _TABLE = (
     _entry("kernel_flops", "F_k", "FLOP/device", "FLOPs of one operation on one device"),
     _entry("kernel_bytes", "Q", "byte/device", "bytes one operation moves to and from memory on one device"),
     # times
-    _entry("time", "t", "s", "time the run holds its accelerators and makes progress"),
+    _entry("time", "t", "s", "productive time: that in which a run makes progress"),
     _entry("step_time", "t_step", "s", "time of one optimizer step"),
     _entry("busy_time", "t_busy", "s", "time of a step in which devices compute, averaged over devices"),
     _entry("waiting_time", "t_wait", "s", "time of a step in which devices wait, averaged over devices"),

@@ -83,6 +83,8 @@ def test_faults_by_hand():
     assert share(table(halved)["MFU"][0]) == pytest.approx(share(table(right)["MFU"][1]) / 2, abs=1e-3)
     assert "nothing is wrong" in right.sentence
     assert "it cannot be" in explorer.view(one_devices_peak_for_many=True).sentence
+    assert "seldom reached" in explorer.view(sparse_peak=True, all_experts_counted=True).sentence  # 75.7 %
+    assert "plausible" in explorer.view(recomputation_as_useful_work=True, causal_half=True).sentence  # 56.8 %
     # 16 replicas of 8 micro-batches of 4,096 tokens, a fifth of them padding
     assert table(right)["tokens a step"] == (f"{16 * 8 * 4096 * 0.8:,.0f}",) * 2
 

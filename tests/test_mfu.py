@@ -58,10 +58,30 @@ def test_two_tables_of_one_model_count_differently():
 
 def test_bounds_by_bubbles_of_the_405b_run():
     pipe = {"pipeline": 16, "micro_batches": 16, "baseline_devices": 8192, "scaled_devices": 16384}
-    bounds = [mfu.pipeline_speedup(interleave=chunks, **pipe) for chunks in (1, 4, 8)]
-    assert bounds == pytest.approx([47 / 31, 143 / 79, 271 / 143])
-    reached = 2 * 400 / 430
-    assert bounds[0] < bounds[1] < reached < bounds[2]
+    bounds = [mfu.pipeline_speedup(interleave=chunks, **pipe) for chunks in (1, 4, 5, 6, 8)]
+    assert bounds == pytest.approx([47 / 31, 143 / 79, 175 / 95, 207 / 111, 271 / 143])
+    # 400 and 41 %, 430 and 43 % of 989.4, each rounded: the columns together
+    least = 2 * max(395, 0.405 * 989.4) / min(435, 0.435 * 989.4)
+    assert bounds[2] < least < bounds[3]
+
+
+def test_what_cannot_be_is_refused_with_causes_that_raise_it():
+    with pytest.raises(UserError) as refused:
+        mfu.refuse_above_one(6.9)
+    assert "690%" in str(refused.value)
+    assert "sparse" not in str(refused.value)  # a sparse peak makes an MFU smaller
+    assert "all experts" in str(refused.value)
+
+
+def test_a_deadline_by_another_convention():
+    costs = estimate.flops_per_token(catalog.model("llama-3-8b"), 8192)
+    by_short = mfu.devices_for_deadline(
+        parameters=8.03e9, tokens=15e12, mfu=0.4, goodput=0.9, time=30 * 86400, peak_flops_per_s=989.4e12
+    )
+    assert by_short == pytest.approx(782.8, abs=0.1)
+    work = costs["full_attention"] * 15e12
+    days = mfu.run_time(model_flops=work, mfu=0.4, devices=941, peak_flops_per_s=989.4e12) / 86400 / 0.9
+    assert days == pytest.approx(30, rel=1e-3)
 
 
 def test_the_records_own_efficiencies():

@@ -189,6 +189,8 @@ LOG = step.Log(
     recompute="full", real=0.8,
 )  # fmt: skip
 """Sixteen H100 train a mixture; a fifth of its tokens are padding, and every layer is recomputed."""
+SELDOM = 0.6
+"""A dense model's MFU above this is rare on GPUs: of the course's records few reach it."""
 FLAGS = {fault.replace(" ", "_").replace("'", ""): fault for fault in step.FAULTS}
 
 
@@ -205,7 +207,11 @@ def faults_view(step_time: float, **chosen: bool) -> View:
     made = [FLAGS[name] for name, on in chosen.items() if on]
     right, wrong = step.utilisation(log), step.utilisation(log, made)
     said = f"{wrong / right:.3g} times the right one" if made else "nothing is wrong with it"
-    verdict = " Above 100 %: it cannot be." if wrong > 1 else " It looks plausible." if made and wrong > 0.2 else ""
+    verdict = ""
+    if wrong > SELDOM:
+        verdict = " Above 100 %: it cannot be." if wrong > 1 else " So much is seldom reached: it wants an explanation."
+    elif made and wrong > 0.2:
+        verdict = " It looks plausible."
     rows = {"MFU": {"right": right}, "printed": {"by this log": wrong}}
     return View(
         f"The log prints an MFU of {share_of_peak(wrong)}, {said}.{verdict}",

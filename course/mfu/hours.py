@@ -34,6 +34,7 @@ accelerator_hours = Formula(
     R * t / gamma / (3600 * SECOND / HOUR),
     "device*hour",
     "accelerator-hours: every device held, for as long as it is held",
+    assumptions=("R counts every device held, spares too; t is productive time",),
     derivation=(Step("devices times wall time, in hours", R * wall_time.expression / (3600 * SECOND / HOUR)),),
 )
 
@@ -52,6 +53,10 @@ devices_for_deadline = Formula(
     6 * P * S * FLOP / TOKEN / (MFU * C * t * gamma),
     "device",
     "devices that finish by a deadline t at a given MFU and goodput, by the short rule 6PS",
+    assumptions=(
+        "the MFU is one by 6PS: for another convention scale R by its FLOPs of a token over 6P",
+        "t is all the time up to the deadline; gamma t of it is productive",
+    ),
     derivation=(
         Step("run_time with the lost time in it, solved for R", 6 * P * S * FLOP / TOKEN / (C * MFU) / (gamma * t)),
     ),

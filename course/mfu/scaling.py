@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from course.formula import Formula, Step
 from course.symbols import symbols
 
@@ -27,10 +29,16 @@ scaling_efficiency = Formula(
     "strong-scaling efficiency against any feasible baseline: speedup over the ideal D/D_0",
     source="both seed documents",
     derivation=(
-        Step("speedup over D/D_0", speedup.expression / (D / D_0)),
-        Step("device time of the baseline over device time of the run", (t_0 * D_0) / (t_D * D)),
+        Step("speedup over D/D_0: device time of the baseline, over device time of the run",
+             speedup.expression / (D / D_0)),
     ),
 )
+
+
+def _idle(micro_batches: Any) -> Any:
+    """Bubble share of a pipeline with so many micro-batches (step 5), as a sympy expression."""
+    return (P_p - 1) / (v * micro_batches + P_p - 1)
+
 
 pipeline_speedup = Formula(
     "pipeline_speedup",
@@ -40,11 +48,11 @@ pipeline_speedup = Formula(
     "most that more replicas of a pipeline can speed up the same batch: micro-batches get fewer, the bubble does not",
     assumptions=(
         "equal stages, free sends, everything else scaling perfectly",
-        "D/D_0 times as many replicas, so that each pipeline has M micro-batches where it had M D/D_0",
+        "D/D_0 times as many replicas: each pipeline has M micro-batches after, and had M D/D_0 before",
     ),
     derivation=(
-        Step("time before and after, in chunk times: its chunks, and the filling and draining of P_p stages",
-             (v * (M * D / D_0) + (P_p - 1)) / (v * M + (P_p - 1))),
+        Step("the ideal, times the share of a step in which a stage works after, over that before",
+             (D / D_0) * (1 - _idle(M)) / (1 - _idle(M * D / D_0))),
     ),
 )  # fmt: skip
 

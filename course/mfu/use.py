@@ -20,6 +20,7 @@ mfu = Formula(
     assumptions=(
         "dense peak of the precision executed",
         "recomputation is not counted: with `executed` FLOPs this is HFU",
+        "t is productive time; over all time held the share of the peak is MFU times goodput",
     ),
     source="the first seed document",
     derivation=(Step("reached rate of one device, over its peak", F_model / t / R / C),),
@@ -58,8 +59,9 @@ hfu = Formula(
 )  # fmt: skip
 
 CAUSES_ABOVE_ONE = (
-    "a sparse or wrong peak, FLOPs of all devices over one device's peak, gradient accumulation or padding counted "
-    "twice, or the full attention square under a kernel that skips half of it"
+    "too low a peak (another device's or precision's), FLOPs of all devices over one device's peak, tokens counted "
+    "once for every device that shares them, padding, all experts of a mixture, recomputation, or the full attention "
+    "square under a kernel that skips half of it"
 )
 
 
