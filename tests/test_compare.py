@@ -180,6 +180,36 @@ def test_a_failed_run_takes_nothing_from_one_that_ran():
     assert document["duplicates"] == []
 
 
+@pytest.mark.parametrize("note", ["ANOMALY: slow", "grad accum 1; ANOMALY: slow", "anomaly: slow, MFU of 1 %"])
+def test_an_anomaly_is_in_no_score_of_time(note: str):
+    rows = [measured({**TINY, **layout}, 1.1, id=f"own-{i}") for i, layout in enumerate(LAYOUTS[:3])]
+    odd = {**TINY, **LAYOUTS[3], "id": "own-3", "step_time_s": 500.0, "notes": note}
+    found, without = compare([*rows, odd]), compare(rows)
+    assert found.rows[3].skipped is None and found.rows[3].time_s == 500.0
+    assert found.document["groups"] == without.document["groups"]
+    assert found.document["sources"][0]["throughput"] == {"median": pytest.approx(0.1), "p90": pytest.approx(0.1)}
+    assert found.document["inferred"]["noted ANOMALY: its time is in no score"] == 1
+    assert "noted ANOMALY" in found.table()[3]["inferred"]
+
+
+def test_an_anomaly_of_the_printed_utilisation_leaves_the_time_good():
+    odd = measured(TINY, 1.2, mfu_reported=0.9, notes="ANOMALY: MFU counts a table twice")
+    assert compare([odd]).document["sources"][0]["throughput"]["median"] == pytest.approx(0.2)
+    assert compare([{**odd, "step_time_s": None}]).document["sources"][0]["throughput"]["median"] is None
+
+
+def test_an_anomaly_does_not_stand_for_the_good_run_measured_again():
+    rows = [measured(TINY, 9.0, id="own-1", notes="ANOMALY: slow"), measured(TINY, 1.2, id="own-2")]
+    assert compare(rows).document["sources"][0]["throughput"]["median"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("note", ["FAILED", "failed: nan loss", " Failed, out of memory"])
+def test_failed_is_read_in_any_case(note: str):
+    document = compare([measured(TINY, 1.2, notes=note)]).document
+    assert (document["fit"]["failed"]["rows"], document["fit"]["ran"]["rows"]) == (1, 0)
+    assert document["sources"][0]["throughput"]["median"] is None
+
+
 # --- fit
 
 

@@ -126,6 +126,63 @@ def test_a_pod_shards_and_other_pods_repeat():
     assert (run.layout.data, run.layout.shard_group) == (8192, fabric("tpu-v5e").node_size)
 
 
+@pytest.mark.parametrize("column", ["mfu_reported", "hfu_reported", "tflops_per_device"])
+def test_a_utilisation_above_one_is_no_measurement(column: str):
+    most = 989.0 if column == "tflops_per_device" else 1.0
+    good, bad = ({**TINY, "step_time_s": 1.0, column: value} for value in (most, 50 * most))
+    assert not isinstance(run_of(good), Skipped)
+    document = compare([good, {**bad, "id": "own-2"}]).document  # alike but for the figure, and read apart
+    assert document["skipped"] == {"utilisation above 1": 1} and document["overall"]["predicted"] == 1
+    found = run_of(bad)
+    assert isinstance(found, Skipped) and column in found.reason
+
+
+@pytest.mark.parametrize(
+    "column", ["step_time_s", "tokens_per_s_per_device", "tflops_per_device", "mfu_reported", "peak_mem_gib"]
+)
+def test_a_measurement_below_zero_is_said(column: str):
+    assert compare([{**TINY, column: -1.0}]).document["skipped"] == {"measured value below zero": 1}
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "meant"),
+    [
+        ("sharding", "ZeRO2", "zero2"), ("sharding", "zero-1", "zero1"), ("sharding", "ZeRO stage 3", "zero3"),
+        ("sharding", "DDP", "none"), ("sharding", "FSDP", "zero3"), ("software", "nemo", "megatron"),
+        ("software", "Megatron-LM", "megatron"), ("software", "FSDP2", "torch-fsdp"), ("recompute", "Full", "full"),
+        ("recompute", "Selective", "selective"), ("order", "TP CP DP PP", "tensor context data pipeline"),
+        ("mfu_convention_code", "PaLM", "palm"), ("mfu_convention_code", "full attention", "full_attention"),
+    ],
+)  # fmt: skip
+def test_capitals_and_common_spellings_do_not_matter(column: str, value: str, meant: str):
+    row = {**TINY, "step_time_s": 1.0}
+    one, other = compare([{**row, column: value}]).rows[0], compare([{**row, column: meant}]).rows[0]
+    assert one.run == other.run and one.run is not None and (one.mfu, one.time_s) == (other.mfu, other.time_s)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "near"),
+    [
+        ("sharding", "zero9", "zero"), ("recompute", "fulll", "full"), ("mfu_convention_code", "plam", "palm"),
+        ("mfu_convention_code", "bogus", ""), ("software", "megatronn", "megatron"), ("dtype", "bf17", "bf16"),
+        ("fabric", "h100-ib40", "h100-ib400"), ("state", "bf16-19", "bf16-1"), ("accelerator", "h100-sx", "h100-sxm"),
+    ],
+)  # fmt: skip
+def test_an_unknown_word_is_skipped_by_kind_with_the_nearest_known(column: str, value: str, near: str):
+    found = compare([{**TINY, "step_time_s": 1.0, column: value}, {**TINY, "id": "own-2", column: f"{value}x"}])
+    what = {"dtype": "precision"}.get(column, column)
+    assert found.document["skipped"] == {f"unknown {what}": 2}
+    cell = found.table()[0]["skipped"]
+    assert f'"{value}"' in cell and f'the nearest is "{near}' in cell
+
+
+def test_rows_that_share_a_run_keep_their_own_answers():
+    rows = [measured(TINY, factor, id=f"own-{i}", micro_batch=i) for i in (1, 2) for factor in (1.0, 1.5)]
+    found = compare(rows).rows
+    assert [one.time_error for one in found] == pytest.approx([0.0, 0.5, 0.0, 0.5])
+    assert [one.run and one.run.name for one in found] == [row["id"] for row in rows]
+
+
 # --- files
 
 
@@ -159,6 +216,10 @@ HEADER = "id,model,accelerator,n_devices,seq_len,global_batch_seqs,dp"
         (HEADER + "\na-1,m,H100,8.5,1,1,1\n", "Line 2"),
         (HEADER + "\na-1,m,H100,1e999,1,1,1\n", "finite"),
         (HEADER + "\na-1,m,H100\n", "3 cells"),
+        (HEADER + "\n ,,,\n", "4 cells"),
+        (HEADER + "\n" + "," * 9 + "\n", "10 cells"),
+        (HEADER + "\n" + "," * 6 + "\n\n", "no rows"),
+        (",,\n,,\n", "nothing else"),
         (HEADER + '\n"a-1,m', "no CSV"),
         (HEADER + "\na\0-1", "not text"),
         ("{", "no JSON"),
@@ -220,7 +281,7 @@ def test_a_cell_is_a_run():
         ({"family": "collective"}, "collective is no training step"),
         ({"status": "timeout"}, "not measured"),
         ({"model": None}, "shape missing"),
-        ({"accelerator": "cpu"}, 'unknown accelerator "cpu"'),
+        ({"accelerator": "cpu"}, "unknown accelerator"),
         ({"devices": None}, "device count missing"),
         ({"layout": {"data": 16, "schedule": "zero-bubble"}}, "not predicted yet"),
         ({"layout": None}, "layout missing"),

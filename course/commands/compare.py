@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 from course.commands._output import check_target, csv_text, json_text, write
@@ -47,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         said = write(target, csv_text(found.table(), [*table.columns, *ADDED]).encode())
     if blank and not arguments.json:
         print(paragraph(f"{blank} of {len(found.rows)} rows have no measurement and are not scored: {TO_FILL}.") + "\n")
-    print(json_text(found.document) if arguments.json else _text(found.document, table.name))
+    name = "the packaged records" if arguments.runs is None else table.name
+    print(json_text(found.document) if arguments.json else _text(found.document, name))
     if said is not None and not arguments.json:
         print(said)
     return 0
@@ -72,7 +74,7 @@ def _text(document: Mapping[str, Any], name: str) -> str:
         parts.append("Not predicted\n" + _counted(rows))
     if document["inferred"]:
         rows = [[f"{count:,}", what] for what, count in document["inferred"].items()]
-        parts.append("Filled in where the row is blank\n" + _counted(rows))
+        parts.append("Filled in where the row is blank, or noted\n" + _counted(rows))
     if document["duplicates"]:
         parts.append(_duplicates(document["duplicates"]))
     return "\n\n".join(parts)
@@ -88,7 +90,7 @@ def _groups(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     for group in listed:
         rank = "-" if group["spearman"] is None else f"{group['spearman']:.2f}"
         regrets = [_percent(group[name]) for name in ("regret", "regret_top3")]
-        rows.append([group["id"][:64], f"{group['rows']:,}", rank, *regrets])
+        rows.append([shorten(group["id"], 64, placeholder=" …"), f"{group['rows']:,}", rank, *regrets])
     more = f"\n  and {len(groups) - len(listed):,} smaller groups" if len(groups) > len(listed) else ""
     title = "One question, several layouts: regret is what our choice costs over the best measured"
     return [f"{title}\n{table(rows)}{more}"]
@@ -116,7 +118,7 @@ def _duplicates(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _counted(rows: Sequence[Sequence[str]]) -> str:
     width = max(len(count) for count, _ in rows)
-    return "\n".join(f"  {count:>{width}}  {what[:88]}" for count, what in rows)
+    return "\n".join(f"  {count:>{width}}  {shorten(what, 88, placeholder=' …')}" for count, what in rows)
 
 
 def _percent(share: float | None) -> str:

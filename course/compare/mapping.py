@@ -5,15 +5,17 @@ Blank cells are filled by the habits of the program that ran, and every filling 
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
 from course import catalog
 from course.compare.shapes import NoShape, model_of
+from course.compare.words import CONVENTIONS, anomalous, notes_say, spelt, unknown
 from course.fields import RunFileError, show
 from course.formula import FormulaError
-from course.legality import SCHEDULES
+from course.legality import RECOMPUTES, SCHEDULES
+from course.legality import SHARDINGS as KNOWN_SHARDINGS
 from course.problem import Accelerator, Cluster, Fabric, Layout, Model, Run, Software, Training
 from course.records.columns import Row, Value
 
@@ -22,6 +24,13 @@ __all__ = ["PRECISIONS", "Skipped", "precision_of", "run_of"]
 PRECISIONS = {"mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "nvfp4": "fp4"}
 """Other names of a precision."""
 
+MEASURED = (
+    "step_time_s", "tokens_per_s_per_device", "tflops_per_device", "mfu_reported", "hfu_reported", "peak_mem_gib",
+)  # fmt: skip
+"""What a row may have measured."""
+
+ABOVE_ONE = "utilisation above 1"
+DOUBTED = "noted ANOMALY: its time is in no score"
 OUT_OF_RANGE = "the numbers of the row leave the range a formula takes"
 
 STATES = {
@@ -40,9 +49,14 @@ FABRICS = {("nanotron-2025", "h100-sxm"): "h100-efa"}
 
 @dataclass(frozen=True)
 class Skipped:
-    """A row that cannot be predicted, and why."""
+    """A row that cannot be predicted, and why: `reason` in full, `kind` the few words that rows like it share."""
 
     reason: str
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            object.__setattr__(self, "kind", self.reason)
 
 
 def precision_of(row: Row) -> str:
@@ -63,37 +77,62 @@ def run_of(row: Row) -> Run | Skipped:
             `tied_embeddings`, `sequence_parallel`, `schedule`, `order` and `state` are read where they are there.
 
     Returns:
-        Run, with what was filled in as `assumptions`; or Skipped, with a reason that many rows may share.
+        Run, with what was filled in as `assumptions`; or Skipped, with a kind that many rows share.
+        Words are read as `course.compare.words` lists: "ZeRO-2", "DDP" and "NeMo" are known.
 
     >>> row = {"id": "a-1", "model": "mpt-7b", "accelerator": "A100-80GB", "n_devices": 8, "dp": 8, "seq_len": 2048,
     ...        "global_batch_seqs": 64, "micro_batch": 2, "software": "torch-fsdp", "sharding": "zero3"}
     >>> run_of(row).layout.sharding, run_of({**row, "mfu_convention_code": "lora"}).reason
     ('zero3', 'LoRA trains a part of the weights: not predicted')
     """
+    row = spelt(row)
     reason = _not_yet(row) or _blank(row)
     if reason:
         return Skipped(reason)
+    impossible = _impossible(row)
+    if impossible:
+        return impossible
     try:
         return _run(row)
     except NoShape as error:
-        return Skipped(f"shape missing: {error}")
+        return Skipped(f"shape missing: {error}", "shape missing")
     except catalog.NoPeak:
-        return Skipped(f"no peak known for {precision_of(row)} on {row['accelerator']}")
+        reason = f"no peak known for {precision_of(row)} on {row['accelerator']}"
+        return Skipped(reason, "no peak known for the precision")
     except FormulaError:
         return Skipped(OUT_OF_RANGE)
     except RunFileError as error:
-        return Skipped(f"no valid run: {error}")
+        return Skipped(f"no valid run: {error}", "no valid run")
 
 
 def _not_yet(row: Row) -> str | None:
     """What the prediction does not reach yet."""
     if row.get("unfit"):
         return str(row["unfit"])
-    notes, name = str(row.get("notes") or ""), str(row.get("model") or "")
-    if row.get("mfu_convention_code") == "lora" or re.search(r"\blora\b", f"{name} {notes}", re.IGNORECASE):
+    notes, name = notes_say(row.get("notes")), notes_say(row.get("model"))
+    if row.get("mfu_convention_code") == "lora" or "lora" in notes | name:
         return "LoRA trains a part of the weights: not predicted"
-    if re.search(r"(?<!no )\boffload", notes, re.IGNORECASE):
+    if "offload" in notes:
         return "offloading to the host is not predicted"
+    return None
+
+
+def _impossible(row: Row) -> Skipped | None:
+    """A measured cell that cannot be, or a word that nobody knows."""
+    for column in MEASURED:
+        value = row.get(column)
+        if value is None:
+            continue
+        if float(value) < 0:
+            return Skipped(f"measured value below zero: {column} = {show(value)}", "measured value below zero")
+        if column in ("mfu_reported", "hfu_reported") and float(value) > 1:
+            return Skipped(f"{ABOVE_ONE}: {column} = {show(value)}; give a share of peak: 50 % is 0.5", ABOVE_ONE)
+    for column, known in (
+        ("mfu_convention_code", CONVENTIONS), ("sharding", KNOWN_SHARDINGS), ("recompute", RECOMPUTES),
+    ):  # fmt: skip
+        value = row.get(column)
+        if value is not None and value not in known:
+            return Skipped(f"no valid run: unknown {column} {unknown(value, known)}", f"unknown {column}")
     return None
 
 
@@ -114,7 +153,11 @@ def _run(row: Row) -> Run | Skipped:
     accelerator = _accelerator(str(row["accelerator"]), precision_of(row))
     if isinstance(accelerator, Skipped):
         return accelerator
-    said: list[str] = []
+    if float(row.get("tflops_per_device") or 0) * 1e12 > accelerator.peak_flops_per_s:
+        peak = f"{accelerator.peak_flops_per_s / 1e12:,.0f} of the {accelerator.precision} peak"
+        said_rate = f"tflops_per_device = {show(row['tflops_per_device'])}"
+        return Skipped(f"{ABOVE_ONE}: {said_rate} against {peak}", ABOVE_ONE)
+    said: list[str] = [DOUBTED] if anomalous(row) else []
     recipe = _recipe(row, accelerator, said)
     if isinstance(recipe, Skipped):
         return recipe
@@ -124,9 +167,9 @@ def _run(row: Row) -> Run | Skipped:
         return fabric
     state = row.get("state") or STATES.get(recipe, catalog.DEFAULT_STATE)
     try:
-        software = _software(recipe, str(state), "MP PURE" in str(row.get("notes") or ""))
+        software = _software(recipe, str(state), "pure" in notes_say(row.get("notes")))
     except catalog.UnknownName:
-        return Skipped(f"unknown state {show(str(state))}")
+        return _not_known("state", str(state), catalog.names("states"))
     model, assumed = model_of(row)
     said += assumed
     training = _training(row["seq_len"], row["global_batch_seqs"], accelerator.precision, str(state))
@@ -135,7 +178,7 @@ def _run(row: Row) -> Run | Skipped:
     layout = _layout(row, recipe, software.order, fabric.node_size, said)
     layout = _uneven(layout, model, recipe, said)
     if layout.schedule not in SCHEDULES:
-        return Skipped(f"the schedule {show(layout.schedule)} is not predicted yet")
+        return Skipped(f"the schedule {show(layout.schedule)} is not predicted yet", "schedule not predicted yet")
     name = str(row.get("id") or "a measured run")
     return Run(name, model, training, software, cluster, layout=layout, assumptions=tuple(said))
 
@@ -145,10 +188,15 @@ def _accelerator(name: str, precision: str) -> Accelerator | Skipped:
     try:
         catalog.find("accelerators", name)
     except catalog.UnknownName:
-        return Skipped(f"unknown accelerator {show(name)}")
-    if precision not in ("bf16", "fp16", "fp8", "fp4"):
-        return Skipped(f"unknown precision {show(precision)}")
+        return _not_known("accelerator", name, catalog.names("accelerators"))
+    precisions = ("bf16", "fp16", "fp8", "fp4")
+    if precision not in precisions:
+        return _not_known("precision", precision, precisions)
     return catalog.accelerator(name, precision)
+
+
+def _not_known(what: str, name: str, known: Iterable[str]) -> Skipped:
+    return Skipped(f"unknown {what} {unknown(name, known)}", f"unknown {what}")
 
 
 def _fabric(accelerator: str, name: Value, node_size: Value, devices: Value, said: list[str]) -> Fabric | Skipped:
@@ -156,13 +204,15 @@ def _fabric(accelerator: str, name: Value, node_size: Value, devices: Value, sai
     if name is None:
         presets = catalog.fabrics_for(accelerator)
         if not presets:
-            return Skipped(f"no links known for {accelerator}: give a column fabric")
+            return Skipped(
+                f"no links known for {accelerator}: give a column fabric", "no links known: give a column fabric"
+            )
         name = presets[0]
         said.append(f"links {name}")
     try:
         found = catalog.fabric(str(name))
     except catalog.UnknownName:
-        return Skipped(f"unknown fabric {show(str(name))}")
+        return _not_known("fabric", str(name), catalog.names("fabrics"))
     if node_size is not None:
         return replace(found, node_size=int(node_size))
     held = int(devices or 0)
@@ -180,7 +230,7 @@ def _recipe(row: Row, accelerator: Accelerator, said: list[str]) -> str | Skippe
         try:
             return catalog.find("software", str(given))
         except catalog.UnknownName:
-            return Skipped(f"unknown software {show(str(given))}")
+            return _not_known("software", str(given), catalog.names("software"))
     fully = row.get("sharding") in ("zero2", "zero3") and accelerator.default_recipe != "maxtext"
     recipe = "torch-fsdp" if fully else accelerator.default_recipe
     said.append(f"software {recipe}")
@@ -262,7 +312,7 @@ def _sequence_parallel(row: Row, recipe: str, tensor: int, recompute: str) -> bo
     given = row.get("sequence_parallel")
     if isinstance(given, bool):
         return given and tensor > 1
-    if "no sequence parallelism" in str(row.get("notes") or ""):
+    if "no sequence parallelism" in notes_say(row.get("notes")):
         return False
     if recipe == "megatron-2021":
         return tensor > 1 and recompute == "selective"

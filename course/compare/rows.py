@@ -1,7 +1,8 @@
 """Reading runs from a file: a CSV with the columns of the records, or a report of the lab.
 
 Whatever is wrong with the file becomes one sentence that names the line and the column. A column that is not there is a
-blank one, so long as accelerator, devices, batch and model can be found at all.
+blank one, so long as accelerator, devices, batch and model can be found at all. An empty line holds no run, nor does
+one of as many cells as the header has, all blank; any other number of cells is an error, whatever they hold.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from course.compare import lab
 from course.errors import UserError
 from course.fields import nearest, show
 from course.files import read_text
-from course.records.columns import OPTIONAL, RUN_COLUMNS, Row, cell
+from course.records.columns import OPTIONAL, RUN_COLUMNS, Row, Value, cell
 
 __all__ = ["Table", "loads", "read"]
 
@@ -71,10 +73,15 @@ def loads(text: str, name: str = "runs") -> Table:
         raise UserError(f"{name} is no CSV: {error}. Mend that line.") from None
 
 
+_cell = lru_cache(100_000)(cell)  # cells repeat down a column
+
+
 def _table(text: str, name: str) -> Table:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    lines = ((reader.line_num, line) for line in reader if any(part.strip() for part in line))
-    _, header = next(lines)
+    lines = ((reader.line_num, line) for line in reader if line and (len(line) > 1 or line[0].strip()))
+    header = next((line for _, line in lines if any(part.strip() for part in line)), None)
+    if header is None:
+        raise UserError(f"{name} is empty: it holds commas and nothing else. Add a header and a row for each run.")
     columns = tuple(part.strip() for part in header)
     _check(columns, name)
     keep = tuple(column for column in columns if column not in ADDED)
@@ -114,12 +121,14 @@ def _rows(
                 f"Line {number} of {name} has {len(line)} cells and the header {len(columns)}. "
                 "Put a cell that holds a comma in quotes."
             )
-        row = {}
+        if not any(part.strip() for part in line):
+            continue
+        row: dict[str, Value] = {}
         for column, text in zip(columns, line, strict=True):
             if column not in keep:
                 continue
             try:
-                row[column] = cell(column, text)
+                row[column] = _cell(column, text) if text else None
             except ValueError as error:
                 raise UserError(f"Line {number} of {name}: {column} = {show(text)} {error}, or blank.") from None
         yield row

@@ -1,6 +1,10 @@
 """How good predictions are: errors by source, ranking within groups, refusals of runs that failed and that ran.
 
 Each source weighs the same overall: its figure is the mean of the sources' figures. Quantiles are interpolated.
+
+A run noted ANOMALY is in no score of time: neither in a source's throughput errors nor in a group, for both come of the
+same time; it is counted among `inferred`. Its memory counts. An ANOMALY that begins with MFU, as those of the packaged
+records do, doubts only the printed utilisation: the printed time or rate of such a run counts.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from course import records
 from course.compare.mapping import precision_of
 from course.compare.predictions import Compared
+from course.compare.words import anomalous
 
 __all__ = ["Duplicate", "document", "duplicates", "fit", "groups", "spearman"]
 
@@ -30,28 +34,33 @@ def document(compared: Sequence[Compared]) -> dict[str, Any]:
     """
     again = duplicates(compared)
     scored = _first(compared)
-    names = dict.fromkeys(one.source for one in compared)
-    sources = [_source(name, compared, scored) for name in names]
+    own, counting = _by_source(compared), _by_source(scored)
+    sources = [_source(name, rows, counting.get(name, ())) for name, rows in own.items()]
     return {
         "sources": sources,
         "overall": _overall(sources),
         "groups": groups(scored),
         "fit": fit(compared),
-        "skipped": dict(Counter(one.skipped for one in compared if one.skipped).most_common()),
+        "skipped": dict(Counter(one.kind or one.skipped for one in compared if one.skipped).most_common()),
         "duplicates": again,
         "inferred": dict(Counter(said for one in compared if one.run for said in one.run.assumptions).most_common()),
     }
 
 
-def _key(one: Compared) -> tuple[object, ...]:
-    return one.source, *records.duplicate_key(one.row)
+def _by_source(compared: Iterable[Compared]) -> dict[str, list[Compared]]:
+    found: dict[str, list[Compared]] = defaultdict(list)
+    for one in compared:
+        found[one.source].append(one)
+    return found
 
 
 def _first(compared: Iterable[Compared]) -> list[Compared]:
-    """The rows that count: of the same measurement made several times, the first."""
+    """The rows that count: of the same measurement made several times, the first that is no anomaly, else the first."""
     kept: dict[object, Compared] = {}
     for place, one in enumerate(compared):
-        kept.setdefault(_key(one) if one.run is not None else place, one)
+        key = one.measurement if one.run is not None else place
+        if key not in kept or (anomalous(kept[key].row) and not anomalous(one.row)):
+            kept[key] = one
     return list(kept.values())
 
 
@@ -60,7 +69,7 @@ def duplicates(compared: Iterable[Compared]) -> list[Duplicate]:
     same: dict[object, list[Compared]] = defaultdict(list)
     for one in compared:
         if one.run is not None and not one.failed:
-            same[_key(one)].append(one)
+            same[one.measurement].append(one)
     found = []
     for rows in same.values():
         times = [one.time_s for one in rows if one.time_s]
@@ -77,9 +86,7 @@ def _quantiles(errors: Iterable[float | None]) -> dict[str, float | None]:
     return {"median": float(np.median(known)), "p90": float(np.quantile(known, 0.9))}
 
 
-def _source(name: str, compared: Iterable[Compared], scored: Iterable[Compared]) -> dict[str, Any]:
-    own = [one for one in compared if one.source == name]
-    counting = [one for one in scored if one.source == name]
+def _source(name: str, own: Sequence[Compared], counting: Sequence[Compared]) -> dict[str, Any]:
     return {
         "name": name,
         "rows": len(own),
@@ -112,7 +119,7 @@ def groups(scored: Iterable[Compared]) -> list[dict[str, Any]]:
     """
     together: dict[tuple[object, ...], list[Compared]] = defaultdict(list)
     for one in scored:
-        if one.run is None or one.time_s is None or one.predicted_time_s is None:
+        if one.run is None or one.scored_time_s is None or one.predicted_time_s is None:
             continue
         run, row = one.run, one.row
         asked = (
