@@ -161,7 +161,8 @@ class Training(_Checked):
 class Software(_Checked):
     """How the training program behaves. `course.fields` says of each field what it means and why it matters.
 
-    `bucket_bytes` of 1e12 means one bucket: more than any device holds.
+    `bucket_bytes` of 1e12 means one bucket: more than any device holds. `bucket_given` says that a run file asked for
+    it, so that the recipe's own rule, which may grow with the replicas, does not hold.
     """
 
     _table = "software"
@@ -189,6 +190,7 @@ class Software(_Checked):
     interleave_needs_divisible: bool
     pipeline_minimum_micro_batches: str
     source: str = ""
+    bucket_given: bool = False
 
 
 @dataclass(frozen=True)

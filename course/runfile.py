@@ -339,7 +339,7 @@ class _Reader:
         recipe = self._or_default("software", "recipe", accelerator.default_recipe)
         own.pop("recipe", None)
         base = _named(FIELDS["software", "recipe"], lambda: catalog.software(recipe, training.state))
-        return replace(base, **own)
+        return replace(base, **own, bucket_given="bucket_bytes" in own)
 
     def _note_data(self, layout: Layout, devices: int) -> None:
         """Where data is left out and the other axes do not fill the cluster, note what would fill it."""

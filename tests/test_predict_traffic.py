@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course import catalog
 from course.predict import predict
 from course.predict.columns import from_layout
 from course.predict.compute import layer_times
 from course.predict.constants import constants_for
 from course.predict.groups import fewest_on_a_node
-from course.predict.traffic import links
-from course.problem import Layout
+from course.predict.layers import cover, kinds
+from course.predict.stages import stages
+from course.predict.traffic import bucket_bytes, links
+from course.problem import Layout, Run
+from course.simulators.timeline import bucketed_step
 from tests.test_predict import example, with_cluster, with_layout
 
 GIB = 2.0**30
@@ -141,3 +145,70 @@ def test_a_send_between_nodes_uses_one_network_card() -> None:
     found_links = links(run, from_layout(layout, run), constants, layout.order)
     assert found_links["pipeline"].crosses[0]
     assert found_links["pipeline"].bytes_per_s[0] == constants.scale_out_bytes_per_s
+
+
+PARAMETERS = 8_030_261_248
+
+
+def replicated(devices: int, recipe: str, sharding: str = "zero1", **software: object) -> Run:
+    run = with_cluster(example("llama-3-8b-8-h100"), devices=devices)
+    batch = dataclasses.replace(run.training, global_batch_sequences=devices)
+    program = dataclasses.replace(catalog.software(recipe, run.training.state), **software)
+    run = dataclasses.replace(run, training=batch, software=program)
+    return with_layout(run, data=devices, sharding=sharding)
+
+
+def sent(run: Run, messages: float) -> float:
+    """One scatter and one gather of every parameter in so many messages, each round the ring."""
+    link = links(run, from_layout(run.layout, run), constants_for(run), run.layout.order)["data"]
+    ranks, software = run.layout.data, run.software
+    numbers = PARAMETERS * (software.gradient_reduction_bytes + software.weight_gather_bytes)
+    by_hops = 2 * (ranks - 1) * float(link.latency_s[0]) * messages
+    return numbers * (ranks - 1) / ranks / float(link.bytes_per_s[0]) + by_hops
+
+
+@pytest.mark.parametrize("devices", [8, 32, 64, 1024, 4096, 16384])
+@pytest.mark.parametrize("width", [2, 4])
+def test_megatron_reduces_a_million_numbers_for_each_replica(devices: int, width: int) -> None:
+    """max(40e6, 1e6 x replicas) gradients a bucket, whatever their width; all of them at most."""
+    run = replicated(devices, "megatron", gradient_reduction_bytes=width)
+    messages = max(PARAMETERS / max(40e6, 1e6 * devices), 1)
+    assert predict(run)["step"]["communication"]["data"]["total_s"] == pytest.approx(sent(run, messages))
+
+
+@pytest.mark.parametrize("devices", [8, 1024])
+@pytest.mark.parametrize("recipe", ["megatron", "torch-fsdp", "maxtext"])
+def test_a_bucket_of_the_run_file_stays_as_it_is(devices: int, recipe: str) -> None:
+    run = replicated(devices, recipe, bucket_bytes=100_000_000)
+    messages = PARAMETERS * run.software.gradient_reduction_bytes / 100e6
+    assert predict(run)["step"]["communication"]["data"]["total_s"] == pytest.approx(sent(run, messages))
+
+
+@pytest.mark.parametrize("recipe", ["torch-fsdp", "maxtext"])
+@pytest.mark.parametrize("devices", [8, 1024])
+def test_programs_that_reduce_a_layer_at_a_time(recipe: str, devices: int) -> None:
+    run = replicated(devices, recipe)
+    assert predict(run)["step"]["communication"]["data"]["total_s"] == pytest.approx(sent(run, 32))
+
+
+def test_context_ranks_do_not_widen_a_bucket() -> None:
+    """Megatron's rule counts replicas; the ranks of a context group hold parts of the same sequences."""
+    run = with_layout(with_cluster(example("llama-3-8b-8-h100"), devices=512), data=64, context=8)
+    columns = from_layout(run.layout, run)
+    assert bucket_bytes(run, columns, columns["data"] * 1e9).tolist() == [4 * 64e6]
+
+
+@pytest.mark.parametrize("layers", [1, 2, 8, 32])
+def test_a_bucket_of_several_layers_waits_for_the_lowest(layers: int) -> None:
+    """Plain data parallelism against a timeline of tasks: what is reduced late has less to hide behind."""
+    run = replicated(1024, "megatron", "none", bucket_bytes=int(layers * 4 * PARAMETERS / 32))
+    columns = from_layout(run.layout, run)
+    constants, shape = constants_for(run), stages(run, columns)
+    link = links(run, columns, constants, run.layout.order)
+    forward, backward = (float(one[0]) for one in cover(run, kinds(run, columns, shape, link, constants)))
+    traffic = predict(run)["step"]["communication"]["data"]
+    one = traffic["total_s"] * layers / 32
+    step = bucketed_step(
+        [forward] * 32, [backward] * 32, [(layer, one) for layer in range(32 - layers, -1, -layers)]
+    )  # fmt: skip
+    assert traffic["exposed_s"] == pytest.approx(step.step_time - 32 * (forward + backward))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -17,8 +18,8 @@ from course.fields import fields_of, nearest, show
 from course.problem import Accelerator, Fabric, Model, Software, State
 
 __all__ = [
-    "KINDS", "NoPeak", "UnknownName", "accelerator", "constant_rows", "constants", "fabric", "fabrics_for",
-    "facts", "find", "model", "names", "published_total", "software", "state",
+    "KINDS", "BucketRule", "NoPeak", "UnknownName", "accelerator", "bucket_rule", "constant_rows", "constants",
+    "fabric", "fabrics_for", "facts", "find", "model", "names", "published_total", "software", "state",
 ]  # fmt: skip
 
 KINDS = {
@@ -33,6 +34,20 @@ CONSTANTS, BUS = "constants.csv", "bus.csv"
 DEFAULT_STATE = "bf16-18"
 
 Row = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BucketRule:
+    """How a program sizes the buckets of gradients it reduces, where a run file does not say.
+
+    `bytes` is the value that stands for the rule; `layer` means a bucket a layer; otherwise a bucket holds `numbers`
+    gradients, or `per_rank` for each replica where that is more. `per_rank` of 0 means that `bytes` is all there is.
+    """
+
+    bytes: int
+    layer: bool = False
+    numbers: int = 0
+    per_rank: int = 0
 
 
 class UnknownName(UserError, LookupError):
@@ -320,3 +335,15 @@ def software(name: str, state_recipe: str | State = DEFAULT_STATE) -> Software:
         source=facts("software", name)[0]["source"],
         **_typed("software", values),  # type: ignore[arg-type]  # the types come from the table of fields
     )
+
+
+@cache
+def bucket_rule(name: str) -> BucketRule:
+    """The rule by which a training program sizes its gradient buckets. Raises `UnknownName`.
+
+    >>> bucket_rule("megatron").per_rank, bucket_rule("torch-fsdp").layer, bucket_rule("nanotron-2025").per_rank
+    (1000000, True, 0)
+    """
+    row = next(row for row in facts("software", name) if row["field"] == "bucket_bytes")
+    numbers = [int(word) for word in row["rule"].split() if word.isdigit()]
+    return BucketRule(int(row["value"]), row["rule"] == "a layer", *numbers)

@@ -7,7 +7,7 @@ scored, and the pipeline's idle time; the second picks a layout at random.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -17,6 +17,7 @@ from course.batch import bubble_overhead
 from course.compare.playbook import Panels, first_rows, panels, random_ranking, ranking
 from course.compare.trials import Trial, candidates, trial
 from course.estimate import flops_per_token
+from course.records.columns import Row
 
 __all__ = ["Figure", "Gate", "gates", "table"]
 
@@ -216,6 +217,19 @@ def fit_score(refused: np.ndarray, lost: np.ndarray) -> tuple[float, float]:
     return (float(refused[lost].mean()) + 1 - wrong) / 2, wrong
 
 
+def plain(rows: Iterable[Row]) -> Trial:
+    """The rows of dense models without context ranks, which is what these gates have always been reached on.
+
+    >>> all(not run.model.experts for run in plain(first_rows("mbr")).runs)
+    True
+    """
+    every = trial(rows)
+    return trial(
+        row for row, run in zip(every.rows, every.runs, strict=True)
+        if not run.model.experts and run.layout is not None and run.layout.context == 1
+    )  # fmt: skip
+
+
 def _source_gates() -> Iterator[Gate]:
     found, flat, times, count = [], [], [], 0
     for kind in ("a100", "h100"):
@@ -240,7 +254,7 @@ def _source_gates() -> Iterator[Gate]:
     yield Gate("Korthikanti and Narayanan, one source out", len(source), False, (
         Figure("median", errors[0][0], 3, 3.5, errors[0][1]), Figure("max", errors[2][0], 11, 11.7, errors[2][1]),
     ))  # fmt: skip
-    nemo = trial(row for row in first_rows("nemo") if "SFT" not in str(row["model"]))
+    nemo = plain(row for row in first_rows("nemo") if "SFT" not in str(row["model"]))
     names, everything = nemo.column("model").astype(str), np.ones(len(nemo.rows), bool)
     ours = left_out(nemo, names, GRIDS["megatron"], everything, wide=False)
     base = constant_mfu(nemo, names, everything)
@@ -248,7 +262,7 @@ def _source_gates() -> Iterator[Gate]:
     yield Gate("NeMo in fp8 on H100, pre-training, one model out", len(names), False, (
         Figure("median", errors[0][0], 7, 7.6, errors[0][1]),
     ))  # fmt: skip
-    bridge = trial(
+    bridge = plain(
         row for row in first_rows("mbr")
         if str(row["accelerator"]).startswith("H100") and row["dtype"] and "SFT" not in str(row["model"])
     )  # fmt: skip

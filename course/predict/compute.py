@@ -19,6 +19,7 @@ from course.predict.constants import (
     LOSS_BYTES,
     SCORE_BYTES_FORWARD,
     Constants,
+    wide_peak,
 )
 from course.problem import Run
 from course.symbols import symbols
@@ -269,7 +270,7 @@ def _attention(
 def _time(run: Run, flops: np.ndarray, moved: np.ndarray, share: float, wide: bool = False) -> np.ndarray:
     """Time of an operation; `wide` for one that computes in 16 bits in every run."""
     accelerator = run.cluster.accelerator
-    peak = (accelerator.peak_16_bit_flops_per_s if wide else None) or accelerator.peak_flops_per_s
+    peak = wide_peak(accelerator) if wide else accelerator.peak_flops_per_s
     return np.asarray(
         operation_time(
             kernel_flops=flops, kernel_bytes=moved, peak_flops_per_s=peak, efficiency=share,

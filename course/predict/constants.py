@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from course import catalog
-from course.problem import Run
+from course.problem import Accelerator, Run
 
 FLASH_BACKWARD = 2.5
 """Backward of flash attention over its forward: five matmuls for two, the scores are computed again."""
@@ -26,6 +26,10 @@ softmax."""
 
 MARGIN_SHARE, MARGIN_BYTES = 0.01, 1.0e9
 """Memory no tensor gets: what the framework sees less than the driver (1 %), and the process's own context (1 GB)."""
+
+
+NARROWER = {"fp8": 2, "fp4": 4}
+"""How many times its 16-bit peak a device is taken to reach in a narrow precision, where only that peak is known."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,35 @@ def constants_for(run: Run) -> Constants:
         scale_out_bytes_per_s=out_rate,
         hop_s=value.get("hop_s", fabric.scale_up_latency_s),
         hop_across_s=value.get("hop_across_s", fabric.scale_out_latency_s),
-        sources=sources,
+        sources=(*sources, *_taken(accelerator)),
         **{name: value[name] for name in kept},
     )
+
+
+def wide_peak(accelerator: Accelerator) -> float:
+    """Peak in FLOP/s of what computes in 16 bits in every run: attention and the output head.
+
+    >>> from dataclasses import replace
+    >>> from course.catalog import accelerator
+    >>> chip = accelerator("h100-sxm", "fp8")
+    >>> wide_peak(chip) == chip.peak_16_bit_flops_per_s
+    True
+    >>> chip.peak_flops_per_s / wide_peak(replace(chip, peak_16_bit_flops_per_s=None))
+    2.0
+    """
+    known = accelerator.peak_16_bit_flops_per_s
+    return known or accelerator.peak_flops_per_s / NARROWER.get(accelerator.precision, 1)
+
+
+def _taken(accelerator: Accelerator) -> list[str]:
+    """What is taken for granted of an accelerator of which few numbers are known."""
+    said = []
+    if accelerator.precision in NARROWER and not accelerator.peak_16_bit_flops_per_s:
+        part = {2: "half", 4: "a quarter"}[NARROWER[accelerator.precision]]
+        said.append(f"attention and the output head compute in 16 bits, at {part} of the {accelerator.precision} peak")
+    if accelerator.id == "own":
+        said.append(
+            "no shares were measured for an accelerator given by numbers: a chip that the catalog knows by name may "
+            "have measured ones, and another answer"
+        )
+    return said

@@ -52,7 +52,7 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     )
     compute = m * stage_compute[row, slowest]
     data = data_traffic(run, columns, layout, *layers.cover(run, kinds), link)
-    pipeline = pipeline_traffic(run, columns, link["pipeline"])
+    pipeline = pipeline_traffic(run, columns, link["pipeline"], m * paced + data.exposed)
     other = _optimizer_time(run, columns, layout, constants)
     time = piped + other + data.exposed + pipeline.exposed
 

@@ -115,7 +115,7 @@ def _shortened(ranks: int, period: int) -> int:
 
 
 def _starts(node: int, devices: int, stride: int, size: int, outer_stride: int, outer_size: int) -> np.ndarray:
-    """Where in a node the first rank of any group lies: groups begin side by side, after an inner row, in each block."""
+    """Where in a node a group may begin: groups lie side by side, after an inner row, and in each block."""
     block = outer_stride * outer_size
     starts = np.zeros(1, int)
     for step, count in ((1, stride), (stride * size, outer_stride // (stride * size)), (block, devices // block)):
@@ -123,18 +123,19 @@ def _starts(node: int, devices: int, stride: int, size: int, outer_stride: int, 
         starts = np.unique((starts[:, None] + step * np.arange(times)) % node)
         if len(starts) == node:
             break
-    return starts
+    return np.asarray(starts)
 
 
 def _starts_of_uneven(devices: int, stride: int, size: int, outer_stride: int, outer_size: int) -> np.ndarray:
     """The first rank of every group whose inner rows do not fill the outer step."""
     place = np.arange(max(outer_stride * outer_size, devices))
-    return place[(place // stride % size == 0) & (place // outer_stride % outer_size == 0)]
+    return np.asarray(place[(place // stride % size == 0) & (place // outer_stride % outer_size == 0)])
 
 
 def fewest(node: int, devices: int, group: Pattern) -> np.ndarray:
     """`fewest_on_a_node` for a column of groups."""
     steps = np.stack([group.stride, group.size, group.outer_stride, group.outer_size], axis=1).astype(int)
-    kinds, place = np.unique(steps, axis=0, return_inverse=True)
+    differs = np.append(True, (steps[1:] != steps[:-1]).any(axis=1))[: len(steps)]  # neighbours are mostly alike
+    kinds, place = np.unique(steps[differs], axis=0, return_inverse=True)
     table = [fewest_on_a_node(node, devices, *(int(n) for n in kind)) for kind in kinds]
-    return np.array(table, float)[place.ravel()]
+    return np.asarray(np.array(table, float)[place.ravel()][np.cumsum(differs) - 1])

@@ -57,35 +57,36 @@ def _kind(
     if mixture:
         share = experts.tensor_share(run.model)
         tensor_forward, tensor_backward, beneath = share * tensor_forward, share * tensor_backward, share * beneath
-    waited = tensor_backward - beneath
-    # the host's time is a floor: while a device waits for it, collectives run; with overlap they run beside compute too
-    idle = layer.forward_idle, layer.backward_idle
-    work = layer.forward, layer.backward
-    beside = work if run.software.overlap_tensor else idle
-    seen_forward = np.maximum(tensor_forward - beside[0], 0.0)
-    seen_tensor = seen_forward + np.maximum(waited - beside[1], 0.0)
-    total, seen = {"tensor": tensor_forward + tensor_backward}, {"tensor": seen_tensor}
-    cover = (layer.forward + seen_forward, layer.backward + seen_tensor - seen_forward)
-    left = [np.maximum(idle[0] - tensor_forward, 0.0), np.maximum(idle[1] - waited, 0.0)]
-    if run.software.overlap_tensor:
-        left = list(idle)
+    # two budgets, each spent once: what the device computes, beside which the program may hide collectives, and the
+    # time in which it waits for the host, whose launches are a floor
+    idle = [layer.forward_idle, layer.backward_idle]
+    spare = [layer.forward - layer.forward_idle, layer.backward - layer.backward_idle]
+    total: dict[str, np.ndarray] = {}
+    seen: dict[str, np.ndarray] = {}
+    cover = layer.forward, layer.backward
 
     def add(axis: str, whole: tuple[np.ndarray, np.ndarray], waited: tuple[np.ndarray, np.ndarray]) -> None:
+        """Add an axis whose collectives take `whole`, of which the program waits for `waited` however much it has."""
         nonlocal cover
-        shown = [np.maximum(wait - idle, 0.0) for wait, idle in zip(waited, left, strict=True)]
-        for at, wait in enumerate(waited):
-            left[at] = np.maximum(left[at] - wait, 0.0)
+        shown = []
+        for at in range(2):
+            wait = np.maximum(waited[at], whole[at] - spare[at])
+            spare[at] = spare[at] - (whole[at] - wait)
+            shown.append(np.maximum(wait - idle[at], 0.0))
+            idle[at] = np.maximum(idle[at] - wait, 0.0)
         total[axis], seen[axis] = whole[0] + whole[1], shown[0] + shown[1]
         cover = (cover[0] + shown[0], cover[1] + shown[1])
 
+    none = np.zeros_like(tensor_forward)
+    waited = (none, none) if run.software.overlap_tensor else (tensor_forward, tensor_backward - beneath)
+    add("tensor", (tensor_forward, tensor_backward), waited)
     if (columns["context"] > 1).any():
         ring = link["context"]
         core = (layer.core_forward, layer.core_backward)
         add("context", *context.exchange(run, columns, core, ring.latency_s, ring.bytes_per_s))
     if mixture and ((columns["expert"] > 1) | (columns["expert_tensor"] > 1)).any():
         sent = experts.exchange(run, columns, link, constants)
-        hidden = work if run.software.overlap_expert else (0.0, 0.0)
-        add("expert", sent, (np.maximum(sent[0] - hidden[0], 0.0), np.maximum(sent[1] - hidden[1], 0.0)))
+        add("expert", sent, (none, none) if run.software.overlap_expert else sent)
     return Kind(held, layer, layer.forward + layer.backward, total, seen, cover)
 
 

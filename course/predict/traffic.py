@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from course import catalog
 from course.overlap import exposed_every_reduction, exposed_gather, exposed_reduction
 from course.place import group_bandwidth, point_to_point_time, ring_all_gather_time, ring_all_reduce_time
 from course.predict import groups
@@ -169,9 +170,13 @@ def data_traffic(
     most = np.maximum(stages.layers.max(axis=1), 1.0)
     bucket = stage_parameters(run, columns, stages).max(axis=1) / most / columns["tensor"]
     reduce_all, scatter, gather = _bucket_messages(run, columns, link, bucket, most)
+    held = _layers_in_a_bucket(run, columns, bucket, most)
     if run.model.experts:  # the experts of a layer follow its other parameters, over the ranks that hold the same ones
         own = routed_parameters(run.model, stages).max(axis=1) / most / columns["expert"] / columns["expert_tensor"]
         also = _bucket_messages(run, columns, link, own, most, "expert_")
+        # two kinds of buckets: as many layers as an average second of traffic belongs to
+        part = also[0] / np.maximum(reduce_all + also[0], 1e-30)
+        held = held + (_layers_in_a_bucket(run, columns, own, most) - held) * part
         reduce_all, scatter, gather = reduce_all + also[0], scatter + also[1], gather + also[2]
         ranks = np.maximum(ranks, columns["expert_data"])
     if not software.scatter_gradients:
@@ -186,9 +191,10 @@ def data_traffic(
     kept = (columns["interleave"] > 1) & (columns["shard_gradients"] == 0)
     cover = np.where(kept, np.minimum(columns["pipeline"], columns["micro_batches"]), 1.0)
     reduced = whole * reduce_all + sharded * scatter
+    buckets = most / held  # one that holds several layers is ready when the last of them is
     once = exposed_every_reduction(
-        buckets=most, forward_per_layer=forward_s, backward_per_layer=backward_s * cover,
-        communication_per_layer=reduced, reductions=every,
+        buckets=buckets, forward_per_layer=forward_s * held, backward_per_layer=backward_s * cover * held,
+        communication_per_layer=reduced * held, reductions=every,
     )  # fmt: skip
     with_gather = every * exposed_reduction(
         buckets=most, compute_per_layer=backward_s, communication_per_layer=reduced + again * gather
@@ -197,7 +203,9 @@ def data_traffic(
     exposed_all = every * most * (reduced + again * gather)
     hidden = np.where(sharded > 0, float(software.overlap_gradients), float(software.overlap_unsharded))
     backward = np.where(hidden > 0, backward, exposed_all)
-    first = exposed_gather(buckets=most, compute_per_layer=forward_s, communication_per_layer=sharded * gather)
+    first = exposed_gather(
+        buckets=buckets, compute_per_layer=forward_s * held, communication_per_layer=sharded * gather * held
+    )
     forward = first if software.overlap_parameters else most * sharded * gather
     exposed = backward + (weights * (columns["micro_batches"] - 1) + 1) * forward
     return Traffic(np.where(ranks > 1, total, 0.0), np.where(ranks > 1, exposed, 0.0), link["data"])
@@ -208,14 +216,14 @@ def _bucket_messages(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Seconds to all-reduce, to reduce-scatter and to all-gather a bucket of parameters: (whole, scatter, gather).
 
-    A program cuts gradients in messages of `bucket_bytes`, and each pays its hops; ZeRO-3 sends layer by layer, and a
+    A program cuts gradients in messages of a bucket, and each pays its hops; ZeRO-3 sends layer by layer, and a
     program that sums sharded gradients by an all-reduce sends them all at once.
     """
     ranks, group = columns["data"] * columns["context"], columns["shard_group"]
     if of:
         ranks, group = columns["expert_data"], columns["expert_shards"]
     gradients = float(run.software.gradient_reduction_bytes) * parameters
-    messages = np.maximum(gradients / run.software.bucket_bytes, 1 / layers)
+    messages = np.maximum(gradients / bucket_bytes(run, columns, gradients), 1 / layers)
     if not run.software.scatter_gradients:
         messages = np.where(columns["shard_optimizer"] > 0, 1 / layers, messages)
     messages = np.where(columns["shard_weights"] > 0, 1.0, messages)
@@ -233,8 +241,36 @@ def _bucket_messages(
     return np.asarray(whole), np.asarray(scatter + between), np.asarray(gather)
 
 
-def pipeline_traffic(run: Run, columns: Columns, link: Link) -> Traffic:
-    """Sends between stages: hidden in the steady state where the program overlaps them, never in fill and drain."""
+def bucket_bytes(run: Run, columns: Columns, layer: np.ndarray) -> np.ndarray:
+    """Bytes of gradients that a program reduces at once: what the run file says, or else the recipe's rule.
+
+    `layer` is the bytes of one layer's gradients. A number of the run file holds for every layout; a rule is a bucket a
+    layer, or numbers that grow with the replicas.
+    """
+    software = run.software
+    rule = catalog.bucket_rule(software.recipe)
+    if software.bucket_given or software.bucket_bytes != rule.bytes:
+        return np.full(layer.shape, float(software.bucket_bytes))
+    if rule.layer:
+        return np.asarray(np.maximum(layer, 1.0))
+    if not rule.per_rank:
+        return np.full(layer.shape, float(rule.bytes))
+    return np.asarray(software.gradient_reduction_bytes * np.maximum(rule.numbers, rule.per_rank * columns["data"]))
+
+
+def _layers_in_a_bucket(run: Run, columns: Columns, parameters: np.ndarray, layers: np.ndarray) -> np.ndarray:
+    """How many layers' gradients are reduced together, at least 1 and at most a chunk's; ZeRO-3 sends them singly."""
+    gradients = np.maximum(float(run.software.gradient_reduction_bytes) * parameters, 1.0)
+    chunk = np.maximum(layers / columns["interleave"], 1.0)
+    held = np.clip(bucket_bytes(run, columns, gradients) / gradients, 1.0, chunk)
+    return np.where(columns["shard_weights"] > 0, 1.0, held)
+
+
+def pipeline_traffic(run: Run, columns: Columns, link: Link, beside: np.ndarray) -> Traffic:
+    """Sends between stages: hidden in the steady state where the program overlaps them, never in fill and drain.
+
+    `beside` is how long the slowest stage computes in a step or waits for other traffic: no more than that can hide.
+    """
     payload = pipeline_send_bytes(
         activation_bytes=2.0, hidden=run.model.hidden, micro_batch=columns["micro_batch"],
         sequence_length=run.training.sequence_length / columns["context"], tensor=columns["tensor"],
@@ -243,5 +279,6 @@ def pipeline_traffic(run: Run, columns: Columns, link: Link) -> Traffic:
     send = point_to_point_time(latency=link.latency_s, payload_bytes=payload, bandwidth=link.bytes_per_s)
     hops = 2 * (columns["pipeline"] - 1)
     steady = 2 * columns["micro_batches"] * columns["interleave"] * (columns["pipeline"] > 1)
-    exposed = hops * send + (0 if run.software.overlap_pipeline else steady * send)
+    hidden = beside if run.software.overlap_pipeline else 0.0
+    exposed = hops * send + np.maximum(steady * send - hidden, 0.0)
     return Traffic((hops + steady) * send, exposed, link)

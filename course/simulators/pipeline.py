@@ -101,8 +101,8 @@ def zero_bubble_ahead(stages: int, micro_batches: int) -> Orders:
     """A split backward with more memory, after ZB-H2 of the same paper: up to 2 `stages` - 1 micro-batches on a stage.
 
     Made step by step, all three kinds of work taking 1: a stage does the gradient of an input if it can, else a forward
-    if it may hold one more, else a gradient of weights. The first stage then ends its step as much earlier as the last begins
-    later, so that without a barrier between steps no stage waits.
+    if it may hold one more, else a gradient of weights. The first stage then ends its step as much earlier as the last
+    begins later, so that without a barrier between steps no stage waits.
 
     >>> [work.kind[0] + str(work.micro_batch) for work in zero_bubble_ahead(2, 4)[0]]
     ['f0', 'f1', 'f2', 'b0', 'w0', 'b1', 'f3', 'b2', 'w1', 'w2', 'b3', 'w3']
