@@ -274,6 +274,23 @@ def test_errors_are_one_sentence_on_stderr(tmp_path: Path, capsys: pytest.Captur
         assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--csv", "--plot", "--output"])
+def test_no_file_that_is_read_is_written_over(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = path("llama-3-8b-8-h100").read_text(encoding="utf-8")
+    file = tmp_path / "run.svg"  # an ending that --plot takes
+    file.write_text(text, encoding="utf-8")
+    (tmp_path / "other.svg").symlink_to(file)
+    export = ["--export", "megatron"] if option == "--output" else []
+    for name in ("run.svg", "other.svg", f"../{tmp_path.name}/run.svg"):
+        assert main(["sweep", str(file), *export, option, str(tmp_path / name)]) == 2
+        said = "is a file" if option == "--output" else "is the file that is read, and would be lost"
+        assert said in capsys.readouterr().err
+    assert file.read_text(encoding="utf-8") == text
+    new = str(tmp_path / "new.svg")
+    assert main(["sweep", str(file), "--csv", new, "--plot", new]) == 2
+    assert "name the same file" in capsys.readouterr().err
+
+
 def test_a_predict_without_a_layout_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = path("llama-3-8b-8-h100").read_text(encoding="utf-8").partition("[layout]")[0]
     (tmp_path / "run.toml").write_text(text, encoding="utf-8")

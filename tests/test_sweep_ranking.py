@@ -18,7 +18,7 @@ from course.sweep import LEAST, MODEL_ERROR, MOST, search, sweep
 from course.sweep.placement import NOTICED
 
 RUNGS = ("none", "zero1", "zero2", "zero3")
-AXES = ("data", "tensor", "pipeline", "context", "expert", "expert_tensor")
+AXES = ("tensor", "pipeline", "context", "expert", "expert_tensor")
 BIG = "llama-3.1-405b-16384-h100"
 
 
@@ -33,7 +33,7 @@ def swept(name: str, top: int = 10) -> dict[str, Any]:
 
 
 def simplicity(layout: dict[str, Any]) -> tuple[int, ...]:
-    """Fewest axes above 1, then the smallest group of ranks that work on one micro-batch, then the least sharding."""
+    """Fewest axes above 1 that split a replica, the smallest group of ranks on one micro-batch, the least sharding."""
     dense, experts = layout["tensor"] * layout["context"], layout["expert"] * layout["expert_tensor"]
     group = layout["pipeline"] * max(dense, experts)
     return sum(layout[axis] > 1 for axis in AXES), group, RUNGS.index(layout["sharding"])

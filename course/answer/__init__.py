@@ -36,7 +36,7 @@ def answer(run: Run, fix: Iterable[str] = ()) -> dict[str, Any]:
         fix: fields of the layout to hold at the values of the run file.
 
     Raises:
-        UserError: a fixed field is not given, the search is too large, or a measured step would exceed the peak.
+        UserError: a fixed field is not given, the search is too large, or a measured step or peak cannot be.
     """
     return answer_from(gather(run, fix))
 

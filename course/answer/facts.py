@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from course.answer.sent import sent_bytes
+from course.answer.words import GIB
 from course.errors import UserError
 from course.formula import FormulaError
 from course.mfu import accelerator_hours, refuse_above_one, wall_time
@@ -17,12 +18,16 @@ from course.predict.columns import Columns
 from course.predict.constants import Constants, constants_for
 from course.predict.traffic import Link, links
 from course.problem import Run
-from course.stops import with_devices
-from course.sweep import Search, described, search
+from course.stops import Point, with_devices
+from course.sweep import Search, across_devices, described, search
 from course.sweep.space import take
 
 AXES = ("tensor", "context", "expert", "pipeline", "data")
 """The axes that send, innermost first as they are usually placed; experts fold into the others."""
+
+
+CARRIED = {"data": ("data", "expert_data"), "expert": ("expert", "expert_tensor")}
+"""Axis -> the groups that carry its bytes, where the axis itself is not the only one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +45,8 @@ class Facts:
     best: dict[str, Any] | None
     own: dict[str, Any] | None
     half: Search | None
+    counts: tuple[Point, ...] = ()
+    """The fastest layout of each device count, no field held."""
     held: bool = False
     """Whether fields of the layout were held: what is then not found may exist without them."""
 
@@ -47,6 +54,11 @@ class Facts:
     def row(self) -> Columns:
         """The columns of the recommended layout, of length one."""
         return take(self.found.columns, slice(1))
+
+    @property
+    def whose(self) -> str:
+        """Which layout the measured values belong to: the file's own, or else the recommended one."""
+        return "the file's layout" if self.own else "the recommended layout"
 
     @property
     def measured_over_estimate(self) -> float | None:
@@ -62,6 +74,18 @@ class Facts:
         if self.best is None:
             return None
         return float(self.best["step"]["time_s"]) * (self.measured_over_estimate or 1.0)
+
+    @property
+    def scaled_counts(self) -> list[Point]:
+        """The fastest layout of each device count, corrected by the measurement where there is one."""
+        by = self.measured_over_estimate or 1.0
+        return [
+            dataclasses.replace(
+                point, days=by * point.days, accelerator_hours=by * point.accelerator_hours,
+                cost=None if point.cost is None else by * point.cost,
+            )
+            for point in self.counts
+        ]  # fmt: skip
 
     @property
     def days(self) -> float | None:
@@ -86,9 +110,22 @@ class Facts:
         """The link of each axis of the recommended layout."""
         return links(self.run, self.row, self.constants, self.found.order)
 
+    def link(self, axis: str) -> Link:
+        """The slowest link that carries the bytes of an axis, which may travel in two groups."""
+        found = self.links()
+        several = [found[name] for name in CARRIED.get(axis, (axis,)) if name in found]
+        return min(several, key=lambda link: (not link.crosses[0], float(link.bytes_per_s[0])))
+
     def crosses(self, axis: str) -> bool:
         """Whether the groups of an axis of the recommended layout span nodes."""
-        return bool(self.links()[axis].crosses[0])
+        return bool(self.link(axis).crosses[0])
+
+    def ranks(self, axis: str) -> int:
+        """How many ranks exchange the bytes of an axis: gradients travel among replicas and context ranks together."""
+        if self.best is None:
+            return 1
+        layout = self.best["layout"]
+        return int(layout[axis] * {"data": layout["context"], "expert": layout["expert_tensor"]}.get(axis, 1))
 
     def sent_bytes(self) -> dict[str, float]:
         """Bytes one device of the busiest stage sends in one step, by axis, under the recommended layout."""
@@ -99,15 +136,16 @@ def gather(run: Run, fix: Iterable[str] = ()) -> Facts:
     """Search, predict and compare: everything the steps need.
 
     Raises:
-        UserError: a fixed field is not given, the search is too large, or a measured step would exceed the peak.
+        UserError: a fixed field is not given, the search is too large, or a measured step or peak cannot be.
     """
     fix = tuple(fix)
-    found = search(run, fix)
-    swept = described(run, found, free=not fix)
+    found, half = search(run, fix), _half(run, fix)
+    counts = across_devices(run) if fix else across_devices(run, found, half)
+    swept = described(run, found, counts=counts)
     own = predict(run) if run.layout is not None else None
     facts = Facts(
-        run, constants_for(run), found, swept, swept["layouts"][0] if swept["layouts"] else None, own, _half(run, fix),
-        bool(fix),
+        run, constants_for(run), found, swept, swept["layouts"][0] if swept["layouts"] else None, own, half,
+        tuple(counts), bool(fix),
     )  # fmt: skip
     _refuse_impossible_measurement(facts)
     return facts
@@ -124,6 +162,12 @@ def _half(run: Run, fix: tuple[str, ...]) -> Search | None:
 
 
 def _refuse_impossible_measurement(facts: Facts) -> None:
+    peak, have = facts.run.measured.peak_memory_gib, facts.run.cluster.accelerator.memory_bytes / GIB
+    if peak is not None and peak > have:
+        raise UserError(
+            f"[measured] peak_memory_gib = {peak:g} is more GiB than the {have:.1f} a device of [cluster] has, so it "
+            "was not measured there. Give the peak of one device in GiB, or the devices it was measured on."
+        )
     ratio, of = facts.measured_over_estimate, facts.own or facts.best
     if ratio is not None and of is not None and of["mfu"]["causal_attention"] is not None:
         refuse_above_one(of["mfu"]["causal_attention"] / ratio, "[measured] step_time_s: MFU")

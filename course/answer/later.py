@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from course.answer.facts import Facts
+from course.answer.published import above_published
 from course.answer.steps import Spoken, _removed
 from course.answer.words import GIB, LONGER, illegal, layout_name, listed, number, percent
 from course.batch import bubble_share, tokens_per_step
 from course.mfu import cost, step_mfu, tokens_per_s
 from course.overlap import step_lower_bound, step_upper_bound
 from course.predict.report import CONVENTIONS
+from course.stops import stops
 from course.sweep import TIE, proposal
 
 FIRST = (
-    "of these the fewest axes come first, then the smallest model-parallel group, the least sharding, the fewest "
-    "chunks a stage, the shortest time"
+    "of these the fewest axes come first, replicas not counted, then the smallest model-parallel group, the least "
+    "sharding, the fewest chunks a stage, the shortest time"
 )
+FAR = 2.0
+"""Ratio of a measured step to its estimate from which a scaled estimate says little."""
 NOTHING = "There is no layout to speak of."
 AXES = ("tensor", "context", "expert", "data", "pipeline")
 
@@ -105,6 +109,11 @@ def mfu(facts: Facts) -> Spoken:
         f"With a goodput of {cluster.goodput:g} the run takes {number(facts.days or 0)} days and "
         f"{number(facts.hours or 0)} accelerator-hours{priced}.",
     ]
+    above = above_published(
+        cluster.accelerator.id, cluster.accelerator.name, run.training.precision,
+        {name: numbers[f"mfu_{name}"] for name in CONVENTIONS},
+    )  # fmt: skip
+    said += [above] if above else []
     if facts.best["layout"]["recompute"] != "none" and numbers["hfu"]:
         said.append(f"HFU is {numbers['hfu']:.3f}: it counts the recomputation, which the model does not need.")
     if measured is not None:
@@ -115,13 +124,15 @@ def mfu(facts: Facts) -> Spoken:
 def _measured(facts: Facts, measured: float, ratio: float | None) -> str:
     if ratio is None:
         return f"The measured step of {measured:.4g} s is not used: the layout in the file is not legal here."
-    whose = "the file's layout" if facts.own else "the recommended layout"
     estimated = facts.best["step"]["time_s"] if facts.best else 0.0
-    return (
-        f"The measured step of {measured:.4g} s is used: for {whose} the estimate is {measured / ratio:.4g} "
-        f"s, and every time "
-        f"here is scaled by that ratio of {ratio:.3f} (the bare estimate of this layout is {estimated:.4g} s)."
+    said = (
+        f"The measured step of {measured:.4g} s is used: for {facts.whose} the estimate is {measured / ratio:.4g} s. "
+        f"The numbers of this step and all that is said of the goals are scaled by that ratio of {ratio:.3f}; all "
+        f"other times, tables among them, are estimates as they stand ({estimated:.4g} s a step of this layout)."
     )
+    if not 1 / FAR <= ratio <= FAR:
+        said += " So far apart, something holds up one of the two that the other does not know: find it first."
+    return said
 
 
 def overlap(facts: Facts) -> Spoken:
@@ -167,13 +178,13 @@ def overlap(facts: Facts) -> Spoken:
 
 def sweep(facts: Facts) -> Spoken:
     """Step 8: the short grid to measure, what was rejected, when to stop; the file's own layout beside the choice."""
-    found, swept, own = facts.found, facts.swept, facts.own
+    found, own, when = facts.found, facts.own, stops(facts.run.goal, facts.scaled_counts)
     proposed = proposal(found)
     numbers: dict[str, float | bool | None] = {
         "candidates": float(found.candidates), "legal": float(found.legal), "fitting": float(found.fitting),
         "ties": float(found.ties), "proposed": float(len(proposed)),
-        "break_even_devices": _float(swept["stops"]["break_even_devices"]),
-        "deadline_devices": _float(swept["stops"]["deadline_devices"]),
+        "break_even_devices": _float(when["break_even_devices"]),
+        "deadline_devices": _float(when["deadline_devices"]),
         "file_layout_step_time_s": own["step"]["time_s"] if own else None,
         "file_layout_peak_gib": own["memory"]["peak_gib"] if own else None,
         "file_layout_mfu_full_attention": own["mfu"]["full_attention"] if own else None,
@@ -187,7 +198,7 @@ def sweep(facts: Facts) -> Spoken:
         f"Measure {len(proposed)} short runs with the same global batch: peak memory, tokens/s, MFU, spread "
         f"of the step time, "
         "communication time, and whether the loss changes.",
-        _stop(facts, swept["stops"]),
+        _stop(facts, when),
     ]
     if facts.run.goal.days is not None and facts.run.measured.step_time_s is None:
         said.append(LONGER)
@@ -200,9 +211,9 @@ def _float(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _stop(facts: Facts, stops: dict[str, int | None]) -> str:
+def _stop(facts: Facts, when: dict[str, int | None]) -> str:
     said = []
-    stop, deadline = stops["break_even_devices"], stops["deadline_devices"]
+    stop, deadline = when["break_even_devices"], when["deadline_devices"]
     if stop is not None:
         said.append(f"Beyond {stop:,} devices a doubling adds more waiting than it saves compute")
     if deadline is not None:
@@ -218,13 +229,15 @@ def _beside(facts: Facts) -> str:
     own, best, layout = facts.own, facts.best, facts.run.layout
     if own is None or best is None or layout is None:
         return ""
-    name = layout_name(vars(layout))
+    name = layout_name(vars(layout), facts.run.software.order)
     if not own["legal"]:
         reasons = illegal(own["reasons"], facts.run.assumptions)
         return f"The layout in the file ({name}) is not legal here: {'; '.join(reasons)}."
     time, wins = own["step"]["time_s"], own["step"]["time_s"] / best["step"]["time_s"] - 1
     held, have = own["memory"]["peak_gib"], facts.run.cluster.accelerator.memory_bytes / GIB
-    fits = "fits" if own["memory"]["fits"] else "does not fit by this estimate"
+    fits = "it fits" if own["memory"]["fits"] else "it does not fit by this estimate"
+    if facts.run.measured.peak_memory_gib is not None:
+        held, fits = facts.run.measured.peak_memory_gib, "measured: it fits"
     if abs(wins) < 0.0005:
         compared = "as long as the recommended one"
     else:
@@ -233,5 +246,5 @@ def _beside(facts: Facts) -> str:
     return (
         f"The layout in the file ({name}) takes {time:.4g} s a step, {compared}"
         + ("" if use is None else f", MFU {use:.3f} (full_attention)")
-        + f"; {held:.1f} of {have:.1f} GiB, it {fits}."
+        + f"; {held:.1f} of {have:.1f} GiB, {fits}."
     )

@@ -39,7 +39,10 @@ def _split(facts: Facts) -> tuple[str, float | None, str]:
     least = max(1, math.ceil(state / have))
     failing = [limit for limit in limits(run) if not limit.fits]
     if least > 1:
-        sentence = f"The model state of {gib(state)}, which {least:,} devices at least must share at {gib(have)} each."
+        sentence = (
+            f"The model state of {gib(state)}: by state alone {least:,} devices at least must share it at "
+            f"{gib(have)} each."
+        )
     elif failing:
         sentence = (
             f"Not the state, which fits on 1 device, but {failing[0].name}: {gib(failing[0].need)} of {gib(have)}."

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from course.answer.facts import AXES, Facts, smallest_group
-from course.answer.words import GIB, LONGER, ZERO, gib, large, listed, number, percent
+from course.answer.goals import goal_limits, impossible, verdicts
+from course.answer.words import GIB, ZERO, gib, large, listed, number, percent
 from course.constrain import Limit, activation_memory, limits
 from course.estimate import (
     LOGIT_BYTES,
@@ -86,33 +88,17 @@ def estimate(facts: Facts) -> Spoken:
     if run.measured.peak_memory_gib is not None:
         estimated = numbers["estimated_peak_gib"]
         beside = "no estimate stands beside it" if estimated is None else f"the estimate is {estimated:.1f} GiB"
-        whose = "the file's layout" if facts.own else "the recommended layout"
         reason += (
-            f" Measured peak memory, taken for {whose}: {run.measured.peak_memory_gib:.1f} GiB of "
+            f" Measured peak memory, taken for {facts.whose}: {run.measured.peak_memory_gib:.1f} GiB of "
             f"{gib(run.cluster.accelerator.memory_bytes)}; {beside}."
         )
     return numbers, reason
 
 
-def all_limits(facts: Facts) -> list[Limit]:
-    """The limits in their order: five of memory on one device, then the time goal and the budget on all devices."""
-    run, found = facts.run, limits(facts.run)
-    for name, need, have, unit, remedy, price in (
-        ("time goal", facts.days, run.goal.days, "days", "more replicas, while they still scale", "accelerator-hours"),
-        ("budget", facts.hours, run.goal.budget_accelerator_hours, "accelerator-hours",
-         "fewer devices, or a layout with less exposed communication", "wall time"),
-    ):  # fmt: skip
-        if need is not None and have is not None:
-            found.append(Limit(name, need, have, unit, need <= have, remedy, price))
-    return found
-
-
 def constrain(facts: Facts) -> Spoken:
-    """Step 2: what does not fit, in the order of the questions; the first limit, its remedy and its price."""
+    """Step 2: what is impossible, then what does not fit, in the order of the questions; its remedy and its price."""
     run = facts.run
-    every = all_limits(facts)
-    memory = [limit for limit in every if limit.unit == "bytes"]
-    goals = [limit for limit in every if limit.unit != "bytes"]
+    memory, goals = limits(run), goal_limits(facts)
     numbers: dict[str, float | bool | None] = {"capacity_gib": run.cluster.accelerator.memory_bytes / GIB}
     for limit in memory:
         numbers[f"{limit.name.replace(' ', '_')}_need_gib"] = limit.need / GIB
@@ -141,7 +127,10 @@ def constrain(facts: Facts) -> Spoken:
             said.append("One layer fits, so memory alone does not ask for tensor parallelism.")
     else:
         said = [f"Memory is no limit: state, one layer and the activations of a sequence each fit in {have}."]
-    return numbers, " ".join([*said, *_goals(facts, goals)])
+    peak = run.measured.peak_memory_gib
+    if peak is not None and (facts.own or facts.best):
+        said.append(f"Measured, {facts.whose} holds {peak:.1f} GiB of {have}: it fits.")
+    return numbers, " ".join([*impossible(run), *said, *_goals(facts, goals)])
 
 
 def _article(name: str) -> str:
@@ -152,16 +141,7 @@ def _goals(facts: Facts, goals: list[Limit]) -> list[str]:
     if facts.best is None:
         devices = facts.run.cluster.devices
         return [f"No layout is left on {devices:,} device{'s' if devices > 1 else ''}: {_removed(facts)}"]
-    said = []
-    for limit in goals:
-        what = f"{number(limit.need)} of {number(limit.have)} {limit.unit}"
-        if limit.fits:
-            said.append(f"The {limit.name} is met by the recommended layout: {what}.")
-        else:
-            said.append(f"The {limit.name} is not met: {what}. Remedy: {limit.remedy}. Price: {limit.cost}.")
-    if said and facts.run.measured.step_time_s is None:
-        said.append(LONGER)
-    return said or ["No time goal and no budget are given."]
+    return verdicts(facts, goals)
 
 
 def _removed(facts: Facts) -> str:
@@ -190,7 +170,7 @@ def shard(facts: Facts) -> Spoken:
         "state_gib_per_device": None, **{f"{axis}_sent_gb_per_step": None for axis in reversed(AXES)},
     }  # fmt: skip
     if facts.best is None or smallest is None:
-        return numbers, f"State over {least:,} devices would fit them, but no layout is left: {_removed(facts)}"
+        return numbers, f"By the state alone {least:,} devices would do, but no layout is left: {_removed(facts)}"
     layout, row = facts.best["layout"], facts.row
     group = layout["tensor"] * layout["pipeline"]
     parts = {"weight_bytes": state.weights, "gradient_bytes": state.all_gradients, "optimizer_bytes": state.optimizer}
@@ -214,7 +194,7 @@ def shard(facts: Facts) -> Spoken:
     numbers["state_gib_per_device"] = float(held) / GIB
     numbers |= {f"{axis}_sent_gb_per_step": sent / 1e9 for axis, sent in facts.sent_bytes().items()}
     time = facts.best["step"]["time_s"]
-    said = [f"The state needs at least {least:,} device{'s' if least > 1 else ''}."]
+    said = [f"By the state alone at least {least:,} device{'s are' if least > 1 else ' is'} needed."]
     if group == 1:
         how = "whole on every device" if layout["sharding"] == "none" else "spread over the replicas"
         said.append(f"No tensor and no pipeline parallelism: the model fits with its state {how}.")
@@ -280,9 +260,10 @@ def place(facts: Facts) -> Spoken:
     layout, sent, found = facts.best["layout"], facts.sent_bytes(), facts.links()
     order = [*facts.found.order]
     order.insert(order.index("data"), "expert")  # what is left of expert ranks after the axes inside data are replicas
-    used = [axis for axis in order if layout[axis] > 1]
+    placed = [axis for axis in order if layout[axis] > 1]
+    used = [axis for axis in order if sent[axis] > 0]  # context ranks reduce gradients where there is one replica, too
     for axis in used:
-        numbers[f"{axis}_link_gb_per_s"] = float(found[axis].bytes_per_s[0]) / 1e9
+        numbers[f"{axis}_link_gb_per_s"] = float(facts.link(axis).bytes_per_s[0]) / 1e9
         numbers[f"{axis}_crosses_nodes"] = bool(found[axis].crosses[0])
     whole = sum(sent.values())
     inside = sum(sent[axis] for axis in used if not facts.crosses(axis))
@@ -299,13 +280,13 @@ def place(facts: Facts) -> Spoken:
         numbers["tensor_gather_ms"] = float(unit) * 1e3
     if not used:
         return numbers, "One device: nothing is sent."
-    said = [f"Innermost first: {listed(used)}."]
+    said = [f"Innermost first: {listed(placed)}."] if placed else []
     for axis in used:
         where = "across nodes" if facts.crosses(axis) else "inside a node"
-        rate = float(found[axis].bytes_per_s[0]) / 1e9
+        rate = float(facts.link(axis).bytes_per_s[0]) / 1e9
         said.append(
-            f"{axis.capitalize()} ({layout[axis]:,} ranks) runs {where} at {number(rate)} GB/s a device "
-            f"and sends {number(sent[axis] / 1e9)} GB a step{_habit(facts, axis)}."
+            f"{axis.capitalize()} ({facts.ranks(axis):,} ranks{_counting(layout, axis)}) runs {where} at "
+            f"{number(rate)} GB/s a device and sends {number(sent[axis] / 1e9)} GB a step{_habit(facts, axis)}."
         )
     said.append(f"In short: {listed([_short(facts, axis) for axis in used])}.")
     if "tensor" in used and facts.crosses("tensor"):
@@ -313,6 +294,12 @@ def place(facts: Facts) -> Spoken:
             f"The tensor group is wider than the {fabric.node_size} devices of a node: its collectives pay for that."
         )
     return numbers, " ".join(said)
+
+
+def _counting(layout: dict[str, Any], axis: str) -> str:
+    """Which other ranks are among those that exchange the bytes of an axis."""
+    other = {"data": "context", "expert": "expert_tensor"}.get(axis)
+    return f", the {other.replace('_', '-')} ranks among them" if other and layout[other] > 1 else ""
 
 
 def _short(facts: Facts, axis: str) -> str:

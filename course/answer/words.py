@@ -74,20 +74,41 @@ def illegal(reasons: Sequence[str], assumptions: Sequence[str]) -> list[str]:
     return [reason + left if "must equal the" in reason else reason for reason in reasons]
 
 
-def layout_name(layout: Mapping[str, Any]) -> str:
-    """A layout in a line.
+def whole_group(layout: Mapping[str, Any]) -> int:
+    """The shard group of a layout that says nothing of it: all of data x context, or 1 where nothing is sharded.
+
+    >>> whole_group({"data": 4, "context": 2, "sharding": "zero1", "shard_group": 4})
+    8
+    """
+    if layout["sharding"] == "none":
+        return int(layout["shard_group"])  # whatever stands there, it shards nothing
+    return int(layout["data"] * layout["context"])
+
+
+def layout_name(layout: Mapping[str, Any], usual: Sequence[str] = ()) -> str:
+    """A layout in a line, with all that is not at its default; `usual` is the recipe's order of the axes.
 
     >>> from course.problem import Layout
     >>> import dataclasses
     >>> layout_name(dataclasses.asdict(Layout(data=4, tensor=2, sharding="zero1")))
     'DP 4, TP 2, ZeRO-1, micro-batch 1'
+    >>> layout_name(dataclasses.asdict(Layout(data=4, tensor=2, sharding="zero1", shard_group=2, order=("tensor",))))
+    'DP 4, TP 2, ZeRO-1 in groups of 2, micro-batch 1'
     """
     parts = [f"{short} {layout[axis]}" for axis, short in _SHORT.items() if layout[axis] > 1]
     if layout["pipeline"] > 1:
         chunks = f" x{layout['interleave']}" if layout["interleave"] > 1 else ""
         parts.append(f"{layout['schedule']}{chunks}")
-    parts += [ZERO[layout["sharding"]]] if layout["sharding"] != "none" else []
+    if layout["sharding"] != "none":
+        groups = "" if layout["shard_group"] == whole_group(layout) else f" in groups of {layout['shard_group']:,}"
+        parts.append(f"{ZERO[layout['sharding']]}{groups}")
     parts.append(f"micro-batch {layout['micro_batch']}")
     if layout["recompute"] != "none":
         parts.append(f"{layout['recompute']} recomputation")
+    if layout["tensor"] > 1 and not layout["sequence_parallel"]:
+        parts.append("no sequence parallelism")
+    if usual and tuple(layout["order"]) != tuple(usual):
+        parts.append("order " + " ".join(_SHORT[axis] for axis in layout["order"]))
+    if layout["stage_layers"] is not None:
+        parts.append("stages of its own")
     return ", ".join(parts)

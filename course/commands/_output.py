@@ -122,11 +122,11 @@ def _cell(value: Any) -> Any:
     return "" if value is None else value
 
 
-def check_target(name: str, suffixes: Iterable[str] = ()) -> Path:
+def check_target(name: str, suffixes: Iterable[str] = (), read: str | Path | None = None) -> Path:
     """The path of a file to be written, looked at before any work is done.
 
     Raises:
-        UserError: its folder is missing, it is a folder, or its ending is none of `suffixes`.
+        UserError: its folder is missing, it is a folder, its ending is none of `suffixes`, or it is the file `read`.
     """
     if not name:
         raise UserError("The name of a file to write is empty. Give its path.")
@@ -141,7 +141,17 @@ def check_target(name: str, suffixes: Iterable[str] = ()) -> Path:
     known = list(suffixes)
     if known and path.suffix.casefold() not in known:
         raise UserError(f"{name[:120]} must end in {' or '.join(known)}.")
+    if read is not None and same_file(path, Path(read)):
+        raise UserError(f"{name[:120]} is the file that is read, and would be lost. Give the path of another one.")
     return path
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths name one file, there already or not yet."""
+    try:
+        return one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
+    except (OSError, ValueError):
+        return False
 
 
 def write(path: Path, data: bytes) -> str:

@@ -11,10 +11,14 @@ from course.commands._text import WIDTH, given, heading, item, paragraph, shown,
 from course.problem import Run
 from course.stops import WORTH, Point, front
 
-SHOWN = ("data", "tensor", "pipeline", "context", "expert", "interleave", "micro_batch", "sharding", "recompute")
+SHOWN = (
+    "data", "tensor", "pipeline", "context", "expert", "interleave", "micro_batch", "sharding", "recompute",
+)  # fmt: skip
+RARE = ("context", "expert")
+"""Axes that get no column where no layout has them."""
 HEADS = {
-    "pipeline": "pipe", "context": "ctx", "expert": "exp", "interleave": "chunks", "micro_batch": "micro",
-    "recompute": "again",
+    "pipeline": "pipe", "context": "ctx", "expert": "exp", "interleave": "chunks",
+    "micro_batch": "micro", "recompute": "again",
 }  # fmt: skip
 
 
@@ -45,7 +49,7 @@ def sweep(
     )
     layouts = document["layouts"]
     if layouts:
-        parts.append(_ranking(document, top))
+        parts.append(_ranking(document, top, run.software.order))
         why = [item(f"{axis}: {reason}.") for axis, reason in layouts[0]["why"].items()]
         parts.append("Why the first has what it has\n" + "\n".join(why or ["  Nothing is split."]))
     else:
@@ -60,27 +64,34 @@ def sweep(
     return "\n\n".join(parts)
 
 
-def _ranking(document: Mapping[str, Any], top: int) -> str:
+def _ranking(document: Mapping[str, Any], top: int, usual: Sequence[str]) -> str:
     layouts = document["layouts"]
     # an axis that no layout has gets no column
+    folded = any(entry["layout"]["expert_tensor"] > 1 for entry in layouts)
     axes = [
         axis
         for axis in SHOWN
-        if axis not in ("context", "expert") or any(entry["layout"][axis] > 1 for entry in layouts)
+        if axis not in RARE or any(entry["layout"][axis] > 1 for entry in layouts) or (axis == "expert" and folded)
     ]
-    head = ["", *(HEADS.get(axis, axis) for axis in axes), "s/step", "MFU*", "GiB", "days"]
-    rows = [head, *(_line(document, place, axes) for place in range(len(layouts)))]
+    moved = any(tuple(entry["layout"]["order"]) != tuple(usual) for entry in layouts)
+    named = [HEADS.get(axis, axis) for axis in axes]
+    head = ["", *named, *(["order"] if moved else []), "s/step", "MFU*", "GiB", "days"]
+    rows = [head, *(_line(document, place, axes, moved) for place in range(len(layouts)))]
     key = (
         "= ties with the best; m proposed to measure; p no other here beats it in wall time and accelerator-hours. "
         "* full_attention. micro: sequences of a micro-batch; again: what backward computes again; /n: sharded over "
         "groups of n ranks, each with a copy; g: the schedule is gpipe; s: without sequence parallelism."
     )
+    if folded:
+        key += " exp: expert ranks x expert-tensor ranks."
+    if moved:
+        key += " order: initials of the axes, innermost first."
     if len(layouts) > top:
         key += f" Those after row {top} are proposed from further down the ranking."
     return f"{table(rows, left=1, indent=' ')}\n{paragraph(key)}"
 
 
-def _line(document: Mapping[str, Any], place: int, axes: Sequence[str]) -> list[str]:
+def _line(document: Mapping[str, Any], place: int, axes: Sequence[str], moved: bool) -> list[str]:
     entry = document["layouts"][place]
     layout = entry["layout"]
     marks = "".join(mark for mark, key in (("=", "ties"), ("m", "proposal"), ("p", "pareto")) if place in document[key])
@@ -88,10 +99,13 @@ def _line(document: Mapping[str, Any], place: int, axes: Sequence[str]) -> list[
     if layout["sharding"] != "none" and layout["shard_group"] < layout["data"] * layout["context"]:
         cells["sharding"] += f"/{layout['shard_group']}"
     cells["interleave"] += "g" * (layout["schedule"] == "gpipe")
+    if "expert" in cells and layout["expert_tensor"] > 1:
+        cells["expert"] += f"x{layout['expert_tensor']}"
     cells["tensor"] += "s" * (layout["tensor"] > 1 and not layout["sequence_parallel"])
     return [
         f"{place + 1}{marks}",
         *cells.values(),
+        *(["".join(axis[0] for axis in layout["order"])] if moved else []),
         f"{entry['step']['time_s']:.4g}",
         "-" if entry["mfu"]["full_attention"] is None else f"{entry['mfu']['full_attention']:.3f}",
         f"{entry['memory']['peak_gib']:.1f}",
@@ -120,7 +134,7 @@ def _across(counts: Sequence[Point], run: Run) -> str:
     axes = [
         axis
         for axis in ("data", "tensor", "pipeline", "context", "expert", "interleave")
-        if axis not in ("context", "expert") or any(getattr(p.fastest.layout, axis) > 1 for p in counts)
+        if axis not in RARE or any(getattr(p.fastest.layout, axis) > 1 for p in counts)
     ]
     priced = ["cost"] if money else []
     head = ["", "devices", *(HEADS.get(axis, axis) for axis in axes), "s/step", "days", "hours", *priced]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from course.answer.words import LONGER, ZERO, illegal, large, layout_name, number, percent
+from course.answer.words import LONGER, ZERO, illegal, large, layout_name, number, percent, whole_group
 from course.problem import Run
 
 WIDTH = 100
@@ -87,9 +87,18 @@ def answer(document: Mapping[str, Any], run: Run, own: Mapping[str, Any] | None)
     if best is None:
         parts.append("No layout is recommended: none is legal and fits.")
     else:
-        parts.append("Recommended layout\n" + compared([("recommended", best["layout"], best), *_own(run, own)]))
-        rows = [[f"  {place}. ", layout_name(entry["layout"])] for place, entry in enumerate(document["proposal"], 1)]
-        parts.append("Short sweep to measure, the global batch held\n" + table(rows, left=2, indent=""))
+        by = "" if run.measured.step_time_s is None else ", by the estimate that no measurement scales"
+        parts.append(f"Recommended layout{by}\n" + compared(
+            [("recommended", best["layout"], best), *_own(run, own)], run.software.order
+        ))
+        rows = [
+            textwrap.fill(
+                layout_name(entry["layout"], run.software.order), WIDTH, initial_indent=f"  {f'{place}.':<5}",
+                subsequent_indent=" " * 7,
+            )
+            for place, entry in enumerate(document["proposal"], 1)
+        ]  # fmt: skip
+        parts.append("Short sweep to measure, the global batch held\n" + "\n".join(rows))
     lines = ["The four questions"]
     for question in document["four_questions"]:
         lines += [f"  {question['question']}", paragraph(question["answer"], "    ")]
@@ -124,18 +133,22 @@ def _numbers(numbers: Mapping[str, float | None], beside: bool) -> str:
     )
 
 
-def compared(entries: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> str:
-    """Layouts side by side: (title, layout, prediction) each a column."""
+def compared(entries: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]], usual: Sequence[str] = ()) -> str:
+    """Layouts side by side: (title, layout, prediction) each a column.
+
+    The usual fields always stand there, of the others those that are not at their default in one of the layouts, so
+    that what stands there can be copied into a run file. `usual` is the order of the recipe, the default of `order`.
+    """
     rows = [["", *(title for title, _, _ in entries)]]
 
     def add(name: str, values: Sequence[str]) -> None:
         rows.append([name, *values])
 
     layouts, found = [layout for _, layout, _ in entries], [document for _, _, document in entries]
-    for axis in ("data", "tensor", "pipeline", "interleave", "micro_batch"):
-        add(axis.replace("_", "-"), [f"{layout[axis]:,}" for layout in layouts])
-    add("sharding", [ZERO[layout["sharding"]] for layout in layouts])
-    add("recomputation", [layout["recompute"] for layout in layouts])
+    for name, always, default, cell in FIELDS:
+        if always or any(layout[name] != default(layout, usual) for layout in layouts):
+            label = {"recompute": "recomputation"}.get(name, name.replace("_", "-"))
+            add(label, [cell(layout[name]) for layout in layouts])
     add("step time", [shown(d["step"]["time_s"], "s") for d in found])
     add("peak memory", [shown(d["memory"]["peak_gib"], "GiB") for d in found])
     add("capacity", [shown(d["memory"]["capacity_gib"], "GiB") for d in found])
@@ -147,13 +160,38 @@ def compared(entries: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]
     add("wall time", [shown(d["run"]["days"], "days") for d in found])
     add("accelerator-hours", [shown(d["run"]["accelerator_hours"]) for d in found])
     add("cost", [shown(d["run"]["cost"]) for d in found])
-    return table(rows)
+    lines = []  # lists are too long for a column
+    for title, layout, _ in entries:
+        if usual and tuple(layout["order"]) != tuple(usual):
+            lines.append(f"order, {title}: {', '.join(layout['order'])}")
+        if layout["stage_layers"] is not None:
+            lines.append(f"stage-layers, {title}: {', '.join(map(str, layout['stage_layers']))}")
+    return "\n".join([table(rows), *(paragraph(line, "  ") for line in lines)])
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+Field = tuple[str, bool, Callable[[Mapping[str, Any], Sequence[str]], Any], Callable[[Any], str]]
+FIELDS: tuple[Field, ...] = (
+    *((name, name in ("data", "tensor", "pipeline"), lambda _, __: 1, _count)
+      for name in ("data", "tensor", "pipeline", "context", "expert", "expert_tensor")),
+    ("schedule", False, lambda _, __: "1f1b", str),
+    ("interleave", True, lambda _, __: 1, _count),
+    ("micro_batch", True, lambda _, __: 1, _count),
+    ("sharding", True, lambda _, __: "none", lambda value: ZERO[value]),
+    ("shard_group", False, lambda layout, _: whole_group(layout), _count),
+    ("recompute", True, lambda _, __: "none", str),
+    ("sequence_parallel", False, lambda layout, _: layout["tensor"] > 1, lambda value: "yes" if value else "no"),
+)  # fmt: skip
+"""Fields of a layout in the order of a run file: name, whether it always stands there, its default, how it is said."""
 
 
 def predict(document: Mapping[str, Any], run: Run) -> str:
     """One prediction: verdict, memory by part, the step by part, communication by axis, MFU by convention, the run."""
     assert run.layout is not None
-    parts = [heading(run), f"Layout: {layout_name(vars(run.layout))}."]
+    parts = [heading(run), paragraph(f"Layout: {layout_name(vars(run.layout), run.software.order)}.")]
     if not document["legal"]:
         reasons = "\n".join(item(reason + ".") for reason in illegal(document["reasons"], run.assumptions))
         return "\n\n".join([*parts, "Not legal:\n" + reasons])

@@ -7,7 +7,18 @@ import dataclasses
 import io
 from typing import TYPE_CHECKING
 
-from course.commands._output import add_run_file, check_target, csv_text, flat, json_text, plain, question, write
+from course.commands._output import (
+    add_run_file,
+    check_target,
+    csv_text,
+    flat,
+    json_text,
+    plain,
+    question,
+    same_file,
+    write,
+)
+from course.errors import UserError
 
 if TYPE_CHECKING:
     from course.problem import Run
@@ -52,8 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
         from course.export import export, request
 
         wanted = request(arguments.export, arguments.output)
-    table = check_target(arguments.csv) if arguments.csv is not None else None
-    picture = check_target(arguments.plot, PLOTS) if arguments.plot is not None else None
+    table = check_target(arguments.csv, read=arguments.run_file) if arguments.csv is not None else None
+    picture = check_target(arguments.plot, PLOTS, arguments.run_file) if arguments.plot is not None else None
+    if table is not None and picture is not None and same_file(table, picture):
+        raise UserError("--csv and --plot name the same file, of which one would be lost. Give each its own.")
     with question(arguments) as asked:
         found = search(asked, arguments.fix)
         counts = across_devices(asked, None if arguments.fix else found)

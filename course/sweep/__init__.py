@@ -48,14 +48,20 @@ def sweep(run: Run, fix: Iterable[str] = (), top: int = 10) -> dict[str, Any]:
     return described(run, search(run, fix), top, free=not fix)
 
 
-def across_devices(run: Run, found: Search | None = None) -> list[Point]:
+def across_devices(run: Run, found: Search | None = None, half: Search | None = None) -> list[Point]:
     """The fastest layout of each device count, half as many and twice as many up to three times over.
 
     Args:
         run: the question; no field of its layout is held.
         found: the search on the run's own devices, where it is done and held no field.
+        half: the same on half of them.
     """
-    return points(run, lambda other: _fastest(search(other)), None if found is None else _fastest(found))
+
+    def best(other: Run) -> Fastest | None:
+        known = half if 2 * other.cluster.devices == run.cluster.devices else None
+        return _fastest(search(other) if known is None else known)
+
+    return points(run, best, None if found is None else _fastest(found))
 
 
 def described(
@@ -93,7 +99,7 @@ def described(
         "fitting": found.fitting,
         "rejected": found.rejected,
         "last_constraint": found.last_constraint,
-        "ranked_by": ranked_by(run),
+        "ranked_by": ranked_by(run, found.ties),
         "ties": [place for place, row in enumerate(rows) if row < found.ties],
         "pareto": [int(place) for place in np.flatnonzero(pareto(values))] if rows else [],
         "proposal": [rows.index(row) for row in proposed],

@@ -1,4 +1,9 @@
-"""The ranking: by the goal, and among layouts the model cannot tell apart the simplest first."""
+"""The ranking: by the goal, and among layouts the model cannot tell apart the simplest first.
+
+Simple is what splits the model along few axes. Replicas are no such axis: each device runs the same program with one
+of them or with a thousand, and the fewer devices a replica takes the more replicas there are. Counting them would rank
+one replica of 64 stages above four of 16. So the axes that split a replica are counted, and then the devices it takes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ MODEL_ERROR = 0.05
 
 TIE = MODEL_ERROR
 
-SIMPLE_AXES = ("data", "tensor", "pipeline", "context", "expert", "expert_tensor")
+SIMPLE_AXES = ("tensor", "pipeline", "context", "expert", "expert_tensor")
 LEAST, MOST = 6, 10
 """Layouts of the short sweep to measure."""
 
@@ -56,8 +61,8 @@ def ranking(run: Run, columns: Columns, values: Columns) -> tuple[np.ndarray, in
     return np.lexsort((values["peak_bytes"], time, *keys[::-1], ~tied)), int(tied.sum())
 
 
-def ranked_by(run: Run) -> str:
-    """The rule of the ranking in words."""
+def ranked_by(run: Run, ties: int = 0) -> str:
+    """The rule of the ranking in words, and how many of all that fit are `ties`, described or not."""
     goal = run.goal
     asked = [
         name
@@ -70,8 +75,9 @@ def ranked_by(run: Run) -> str:
         f"{what}, which on the {run.cluster.devices:,} devices held is step time; layouts within the model's error of "
         f"the best, {100 * MODEL_ERROR:g} %, "
         + ("that meet the goal where it does, " if goal.days or goal.budget_accelerator_hours else "")
-        + "are ties: fewest axes above 1 first, then the smallest model-parallel group, the least sharding, the fewest "
-        "chunks a stage, the shortest time, the least memory"
+        + f"are ties{f' (here {ties:,})' if ties else ''}: fewest axes above 1 first, replicas not counted, then the "
+        "smallest model-parallel group, the least sharding, the fewest chunks a stage, the shortest time, the least "
+        "memory"
     )
 
 

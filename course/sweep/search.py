@@ -81,8 +81,9 @@ class Search:
         return ORDERS[int(self.columns["order"][0])] if self.fitting else ORDERS[0]
 
     def layout(self, row: int) -> Layout:
-        """The layout of one row."""
-        return to_layout(self.columns, row, ORDERS[int(self.columns["order"][row])])
+        """The layout of one row, as a run file may hold it: where nothing is sharded the shard group is 1."""
+        found = to_layout(self.columns, row, ORDERS[int(self.columns["order"][row])])
+        return found if found.sharding != "none" else dataclasses.replace(found, shard_group=1)
 
 
 class _Tally:

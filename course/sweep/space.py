@@ -3,8 +3,8 @@
 A combination whose degrees break a rule never gets its micro-batches or chunks, so a space of millions costs what its
 legal part costs. Those it would have had are counted all the same: `candidates` is the whole product.
 
-Two spellings of one layout count once: one stage has no schedule, a group of one shards nothing, one tensor rank has
-nobody to share the sequence with.
+Two spellings of one layout count once: one stage has no schedule, a group of one shards nothing (so that a
+larger one that is held leaves no layout unsharded), one tensor rank has nobody to share the sequence with.
 """
 
 from __future__ import annotations
@@ -129,10 +129,16 @@ def _steps(axes: Axes) -> list[Step]:
         return np.asarray(fold | ("expert_tensor" in held))
 
     def nobody_to_share_with(rows: Columns) -> np.ndarray:
-        alone = (rows["data"] * rows["context"] <= 1) & ("sharding" not in held)
+        group = held.get("shard_group")
+        alone = (rows["data"] * rows["context"] <= 1) if group is None else np.full(_length(rows), group == 1)
         single = (rows["tensor"] <= 1) & both
         sharded, parallel = tail["sharding"] > 0, tail["sequence_parallel"] > 0
-        return np.asarray(~(alone[:, None] & sharded | single[:, None] & parallel))
+        spelt = single[:, None] & parallel
+        if "sharding" not in held:
+            spelt = spelt | alone[:, None] & sharded
+            if group is not None and group > 1:  # a group asked for has something to share
+                spelt = spelt | ~sharded
+        return np.asarray(~spelt)
 
     degrees, micro = axes.grid("tensor", "pipeline", "context"), axes.grid("micro_batch")
     return [

@@ -1,8 +1,9 @@
 """Why a layout has each of its axes: the fit or speed problem that axis solves, by what is left without it.
 
-An axis is compared with the best of all layouts that do without it, a rung of sharding or of recomputation also with
-the same layout one rung lower, and a shard group or an order of its own with the same layout placed plainly. Where none
-is worse the sentence says so.
+An axis is compared with the best of all layouts that do without it, and its value with the best of the next smaller
+one: where that one is as fast, the value is no gain, whatever the axis is. A rung of sharding or of recomputation is
+compared also with the same layout one rung lower, and a shard group or an order of its own with the same layout placed
+plainly. Where none is worse the sentence says so.
 """
 
 from __future__ import annotations
@@ -101,23 +102,30 @@ def _why(found: Search, row: int, lower: dict[str, Columns], capacity: float) ->
 def _degree(name: str, table: dict[int, Best], value: int, time: float, capacity: float) -> str:
     absent = ABSENT[name]
     without = table.get(1)
+    smaller = max((other for other in table if 1 < other < value), default=None)
     if without is None:
         sentence = f"legality: no layout {absent} is legal"
     elif math.isinf(without.time_s):
         sentence = f"fit: {absent} the smallest needs {without.peak_bytes / GIB:.1f} of {_gib(capacity)}"
     elif without.time_s > time * (1 + NOTICED):
+        gained = smaller is None or table[smaller].time_s > time * (1 + NOTICED)
         sentence = (
-            f"speed: {absent} the best that fits takes {without.time_s:.4g} s a step, {more(without.time_s, time)}"
+            f"{'speed' if gained else 'no gain'}: {absent} the best that fits takes {without.time_s:.4g} s a step, "
+            f"{more(without.time_s, time)}"
         )
     else:
         return f"no gain: {absent} the best that fits takes {without.time_s:.4g} s a step"
-    smaller = [other for other in table if 1 < other < value]
-    if not smaller:
+    if smaller is None:
         return sentence
-    next_smaller = table[max(smaller)].time_s
+    next_smaller = table[smaller].time_s
     if math.isinf(next_smaller):
-        return f"{sentence}; at {max(smaller)} nothing fits"
-    return f"{sentence}; at {max(smaller)} the best takes {next_smaller:.4g} s"
+        return f"{sentence}; at {smaller} nothing fits"
+    return f"{sentence}; {_joined(next_smaller, time)}at {smaller} the best takes {next_smaller:.4g} s"
+
+
+def _joined(other: float, time: float) -> str:
+    """What joins a smaller value to what was said of the axis: a word of contrast where that one is as fast."""
+    return "but " if other <= time * (1 + NOTICED) else ""
 
 
 def _rung(name: str, rung: str, peak: float, other: float, best: float, time: float, capacity: float) -> str:
@@ -130,7 +138,7 @@ def _rung(name: str, rung: str, peak: float, other: float, best: float, time: fl
         same = f"no gain: {what} the same layout fits in {_gib(peak)} and takes {other:.4g} s a step"
     if math.isinf(best):
         return f"{same}, and nothing else fits there or below"
-    return f"{same}; the best that fits there or below takes {best:.4g} s"
+    return f"{same}; {_joined(best, time)}the best that fits there or below takes {best:.4g} s"
 
 
 def more(other: float, time: float) -> str:
