@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from course import authoring, kernel
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOKS = sorted(path for folder in authoring.SOURCES for path in (ROOT / folder).glob("*.ipynb"))
-names = pytest.mark.parametrize("book", BOOKS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+LESSONS = [book for book in BOOKS if book.parent.name == "notebooks"]
+SOLUTIONS = [book for book in BOOKS if book not in LESSONS]
+
+
+def label(book: Path) -> str:
+    return f"{book.parent.name}/{book.stem}"
+
+
+names = pytest.mark.parametrize("book", BOOKS, ids=label)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,19 +49,51 @@ def _no_questions_but_the_courses(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COURSE_QUESTIONS", raising=False)  # the tests of the grading add a step of their own
 
 
-@names
+@pytest.mark.parametrize("book", SOLUTIONS, ids=label)
 def test_the_source_makes_it(book: Path):
     assert authoring.differences(book.read_bytes(), authoring.render(book.with_suffix(".md"))) == []
+
+
+@pytest.mark.parametrize("book", LESSONS, ids=label)
+def test_a_lesson_has_the_cells_of_its_source(book: Path):
+    # What they put out is compared below, pictures too: a lesson need not be run twice.
+    made = json.loads(nbformat.writes(authoring.read(book.with_suffix(".md"))))
+    shipped = json.loads(book.read_bytes())
+    kept = ("id", "cell_type", "source", "metadata")
+    assert [[cell[key] for key in kept] for cell in shipped["cells"]] == [
+        [cell[key] for key in kept] for cell in made["cells"]
+    ]
+    assert shipped["metadata"]["kernelspec"] == authoring.KERNELSPEC
+    assert shipped["metadata"]["language_info"] == authoring.LANGUAGE
+
+
+# nbval leaves pictures out; one version of Matplotlib draws the same bytes again.
+PICTURES = """
+from nbval.plugin import IPyNbFile
+
+made = IPyNbFile.__init__
+
+
+def with_pictures(self, *args, **kwargs):
+    made(self, *args, **kwargs)
+    self.skip_compare = tuple(key for key in self.skip_compare if key != "image/png")
+
+
+IPyNbFile.__init__ = with_pictures
+"""
 
 
 def nbval(book: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
     config = scratch / "pytest.ini"
     config.write_text("[pytest]\n")
+    drawn_by = json.loads(book.read_bytes())["metadata"].get("course", {}).get("matplotlib")
+    (scratch / "pictures.py").write_text(PICTURES if drawn_by == version("matplotlib") else "")
+    seconds = str(authoring.CELL_SECONDS)
     command = [
         *(sys.executable, "-m", "pytest", "-c", config, "--rootdir", book.parent, "-p", "no:cacheprovider", "-q"),
-        *("--nbval", "--nbval-current-env", "--nbval-cell-timeout", str(authoring.CELL_SECONDS), book),
+        *("-p", "pictures", "--nbval", "--nbval-current-env", "--nbval-cell-timeout", seconds, book),
     ]
-    environment = {**kernel.environment(scratch), "PYTEST_ADDOPTS": ""}
+    environment = {**kernel.environment(scratch), "PYTEST_ADDOPTS": "", "PYTHONPATH": str(scratch)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=book.parent)
 
 
@@ -59,6 +101,19 @@ def nbval(book: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
 def test_nbval_strict(book: Path, tmp_path: Path):
     done = nbval(book, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nbval_finds_a_changed_picture(tmp_path: Path):
+    source = tmp_path / "00_try.md"
+    draw = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(figsize=(1, 1))\nax.plot([0, 1])\nplt.close()\nfig"
+    source.write_text(f"```{{code-cell}} ipython3\n{draw}\n```\n")
+    (book,) = authoring.build(source)
+    assert nbval(book, tmp_path).returncode == 0
+    shipped = json.loads(book.read_text())
+    picture = shipped["cells"][0]["outputs"][0]["data"]
+    picture["image/png"] = picture["image/png"][:-8] + "AAAAAAA="
+    book.write_text(json.dumps(shipped))
+    assert nbval(book, tmp_path).returncode == 1
 
 
 def test_nbval_finds_a_changed_output(tmp_path: Path):

@@ -197,7 +197,8 @@ def forms(question: Question, given: dict[str, object]) -> tuple[list[object], l
     if isinstance(question, Expression):
         target = sp.sympify(getattr(question.answer(given), "value_expression", question.answer(given)))
         good = [target, str(target), str(sp.expand(target * 7) / 7), str(sp.factor(target)), f"F = {sp.expand(target)}"]
-        return good, [*((m.value(given), m.name) for m in question.mistakes), (target * 2, None), (target + 1, None)]
+        unknown = [(target * sp.Rational(17, 5), None), (target + 1, None)]
+        return good, [*((m.value(given), m.name) for m in question.mistakes), *unknown]
     if isinstance(question, Judgement):
         choice, reason = question.answer(given)
         others = [c for c in question.choices if c != choice]

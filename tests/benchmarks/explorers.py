@@ -14,7 +14,7 @@ import pytest
 
 from course.explorers import Choice, Explorer, Flag, Number
 from course.explorers.widgets import Panel
-from tests.browser.conftest import artefacts, driver, lab  # noqa: F401
+from tests.browser.conftest import alone, artefacts, driver, lab  # noqa: F401
 from tests.browser.explorers import Page, notebook, summary
 
 STEPS = ("estimate", "constrain", "shard", "place", "batch", "mfu")

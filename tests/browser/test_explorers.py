@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -116,21 +117,32 @@ def test_the_guess_comes_first(lab, artefacts: Path):
     quiet(lab)
 
 
-def shipped(root: Path) -> list[str]:
-    """Notebooks with an explorer in a code cell."""
-    found = []
+def shipped(root: Path) -> dict[str, list[str]]:
+    """By step, the code cells that bring its explorers into scope and that show them, as the lessons have them."""
+    found: dict[str, list[str]] = {}
     for path in sorted((root / "notebooks").glob("*.ipynb")):
-        cells = json.loads(path.read_bytes())["cells"]
-        if any("explorers" in "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"):
-            found.append(path.stem)
+        cells = [
+            "".join(cell["source"]) for cell in json.loads(path.read_bytes())["cells"] if cell["cell_type"] == "code"
+        ]
+        shown = [cell for cell in cells if re.match(r"explor(e|ers\.\w+)\.\w+\(", cell)]
+        scope = [
+            line
+            for cell in cells
+            for line in cell.splitlines()
+            if "explorers import" in line or "import explorers" in line
+        ]
+        if shown:
+            found.setdefault(path.stem[:2], []).extend([*scope, *shown])
     return found
 
 
-@pytest.mark.parametrize("book", shipped(Path(__file__).resolve().parents[2]) or [None])
-def test_the_explorers_of_a_lesson(lab, artefacts: Path, book: str | None):
-    if book is None:
-        pytest.skip("no notebook holds an explorer yet")
-    name = f"notebooks/{book}.ipynb"
+LESSONS = shipped(Path(__file__).resolve().parents[2])
+
+
+@pytest.mark.parametrize("step", LESSONS)
+def test_the_explorers_of_a_step(lab, artefacts: Path, step: str):
+    name = f"notebooks/explorers_{step}.ipynb"
+    notebook(lab.folder / name, *LESSONS[step])
     saved = lab.run_all(name)
     code = [cell for cell in saved["cells"] if cell["cell_type"] == "code"]
     shown = [
@@ -138,10 +150,10 @@ def test_the_explorers_of_a_lesson(lab, artefacts: Path, book: str | None):
         for index, cell in enumerate(code)
         if any("application/vnd.jupyter.widget-view+json" in out.get("data", {}) for out in cell["outputs"])
     ]
-    assert shown, "the explorers of this notebook came without controls"
+    assert len(shown) == sum("import" not in cell for cell in LESSONS[step]), "an explorer came without controls"
     for cell in shown:
         page = Page(lab, cell)
         lab.wait(f"the explorer of cell {cell + 1}", lambda page=page: page.root.text)
         lab.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", page.root)
-        assert lab.driver.save_screenshot(str(artefacts / f"{book}_explorer_{cell}.png"))
+        assert lab.driver.save_screenshot(str(artefacts / f"{step}_explorer_{cell}.png"))
     quiet(lab)
