@@ -8,25 +8,9 @@ from course.errors import UserError
 from course.explorers import View
 from course.explorers import batch as explorers
 
-EVERY = ("plan", "schedule", "bubble", "memory")
-
 
 def table(view: View) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in view.rows}
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_static_and_live_pictures(name):
-    explorer = getattr(explorers, name)()
-    static = explorer.static()
-    assert static.sentence in str(static)
-    assert all(len(row) == len(static.headings) for row in static.rows)
-    assert explorer._repr_mimebundle_() == getattr(explorers, name)()._repr_mimebundle_()
-    picture = explorer.picture()
-    picture.update(**explorer.view().picture)
-    first = picture.png()
-    assert first.startswith(b"\x89PNG")
-    assert first == picture.png()
 
 
 def test_a_plan_that_holds_and_one_that_cannot():

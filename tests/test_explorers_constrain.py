@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import pytest
-from matplotlib.figure import Figure
 
 from course import catalog, records
 from course.errors import UserError
@@ -129,14 +128,6 @@ def test_experts_are_divided_by_their_own_number() -> None:
     held = bars(view, 1, "1 share")
     assert held["experts"] == 18 * routed / 256
     assert held["all else"] == 18 * (671_026_419_200 - routed) / 64
-
-
-@pytest.mark.parametrize("make", [explorers.memory, explorers.cuts, explorers.measured, explorers.experts])
-def test_every_explorer_stands_without_a_front_end(make) -> None:
-    static = make().static()
-    assert isinstance(static.figure, Figure) and static.sentence.endswith((".", "fits", "fit."))
-    asked = make(ask="how much?")._repr_mimebundle_()
-    assert "image/png" not in asked and "how much?" in asked["text/plain"]
 
 
 # ---------------------------------------------------------------- figures

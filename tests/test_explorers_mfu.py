@@ -14,8 +14,6 @@ from course.pictures.mfu import LOSS_COLOURS, Waterfall, utilisations, waterfall
 from course.predict import predict
 from course.problem import load
 
-EVERY = ("conventions", "losses", "faults", "scaling", "replicas")
-
 
 def table(view: View) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in view.rows}
@@ -23,20 +21,6 @@ def table(view: View) -> dict[str, tuple[str, ...]]:
 
 def share(text: str) -> float:
     return float(text.removesuffix(" %")) / 100
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_static_and_live_pictures(name):
-    explorer = getattr(explorers, name)()
-    static = explorer.static()
-    assert static.sentence in str(static)
-    assert all(len(row) == len(static.headings) for row in static.rows)
-    assert explorer._repr_mimebundle_() == getattr(explorers, name)()._repr_mimebundle_()
-    picture = explorer.picture()
-    picture.update(**explorer.view().picture)
-    first = picture.png()
-    assert first.startswith(b"\x89PNG")
-    assert first == picture.png()
 
 
 def test_conventions_of_a_published_run():

@@ -14,25 +14,10 @@ from course.simulators import ring
 
 LAYER = 2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28672
 """Matmul parameters of a layer of Llama 3 70B."""
-EVERY = ("chunks", "collective", "ranks", "bounds", "mix")
 
 
 def table(view: View) -> dict[str, tuple[str, ...]]:
     return {row[0]: row[1:] for row in view.rows}
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_static_and_live_pictures(name):
-    explorer = getattr(explorers, name)()
-    static = explorer.static()
-    assert static.sentence in str(static)
-    assert all(len(row) == len(static.headings) for row in static.rows)
-    assert explorer._repr_mimebundle_() == getattr(explorers, name)()._repr_mimebundle_()
-    picture = explorer.picture()
-    picture.update(**explorer.view().picture)
-    first = picture.png()
-    assert first.startswith(b"\x89PNG")
-    assert first == picture.png()
 
 
 # ---------------------------------------------------------------- chunks

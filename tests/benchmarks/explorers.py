@@ -5,31 +5,19 @@ Not among the tests, for it measures the machine as well: `python -m pytest -s t
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Iterator
 from statistics import median
 
 import pytest
 
-from course.explorers import Choice, Explorer, Flag, Number
+from course.explorers import Choice, Flag, Number
 from course.explorers.widgets import Panel
 from tests.browser.conftest import alone, artefacts, driver, lab  # noqa: F401
 from tests.browser.explorers import Page, notebook, summary
+from tests.every_explorer import NAMES, STEPS, made
 
-STEPS = ("estimate", "constrain", "shard", "place", "batch", "mfu")
-NAMES = [
-    f"{step}.{name}"
-    for step in STEPS
-    for name in importlib.import_module(f"course.explorers.{step}").__all__
-    if f"{name}_view" in importlib.import_module(f"course.explorers.{step}").__all__
-]
 REPEATS, WARM = 40, 5
-
-
-def made(name: str) -> Explorer:
-    step, _, function = name.partition(".")
-    return getattr(importlib.import_module(f"course.explorers.{step}"), function)()
 
 
 def moves(panel: Panel) -> Iterator[tuple[str, object]]:
