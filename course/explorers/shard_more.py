@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from course import catalog
 from course import shard as step
 from course.explorers.base import Choice, Explorer, Number, View
+from course.explorers.shared import asked
 from course.legality import violations
 from course.pictures.live import Section, Stacks
 from course.pictures.shard import DIVISION_COLOURS, LATENT_COLOURS
 from course.predict.columns import from_layout
-from course.problem import Layout, Run, loads
+from course.problem import Layout
 
 __all__ = ["latents", "latents_view", "legal", "legal_view"]
 
@@ -80,25 +80,6 @@ def latents(*, ask: str | None = None, **values: Any) -> Explorer:
 
 
 # ---------------------------------------------------------------- legality
-_RUN = """
-[model]
-preset = "{model}"
-[training]
-tokens = 1e11
-sequence_length = 8192
-global_batch_sequences = {batch}
-[cluster]
-accelerator = "h100-sxm"
-devices = {devices}
-fabric = "h100-ib400"
-"""
-
-
-@cache
-def _run(model: str, batch: int, devices: int) -> Run:
-    return loads(_RUN.format(model=model, batch=batch, devices=devices))
-
-
 def legal_view(
     model: str, devices: int, batch: int, micro_batch: int, tensor: int, pipeline: int, context: int
 ) -> View:
@@ -115,7 +96,7 @@ def legal_view(
     layout = Layout(
         data=max(1, devices // group), tensor=tensor, pipeline=pipeline, context=context, micro_batch=micro_batch
     )
-    run = replace(_run(model, batch, devices), layout=layout)
+    run = replace(asked(model, batch, devices), layout=layout)
     shaped = run.model
     divided = (
         ("devices", devices, group), ("sequences", batch, layout.data * micro_batch),

@@ -7,9 +7,34 @@ from functools import cache
 from course import catalog
 from course.estimate import count
 from course.explorers.base import GIB
-from course.problem import Accelerator
+from course.problem import Accelerator, Run, loads
 
-__all__ = ["against", "billions", "billions_of", "device_named", "devices_offered", "gib", "models", "share"]
+__all__ = [
+    "against", "asked", "billions", "billions_of", "device_named", "devices_offered", "gib", "models", "share",
+]  # fmt: skip
+
+_ASKED = """
+[model]
+preset = "{model}"
+[training]
+tokens = 1e11
+sequence_length = 8192
+global_batch_sequences = {batch}
+[cluster]
+accelerator = "h100-sxm"
+devices = {devices}
+fabric = "h100-ib400"
+"""
+
+
+@cache
+def asked(model: str, batch: int, devices: int) -> Run:
+    """A question about layouts: a model, a batch of sequences of 8,192 tokens, and so many H100s.
+
+    >>> asked("llama-3-8b", 512, 64).cluster.devices
+    64
+    """
+    return loads(_ASKED.format(model=model, batch=batch, devices=devices))
 
 
 @cache

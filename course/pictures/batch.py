@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from course.pictures import BLACK, BLUE, GREEN, ORANGE, STYLE
+from course.pictures import BLACK, BLUE, GREEN, ORANGE
 from course.pictures.live import Live
 from course.simulators.pipeline import BACKWARD, FORWARD, WEIGHT, Pipeline
 
@@ -34,11 +33,7 @@ class Timeline(Live):
 
     def __init__(self, width: float = 8.5, height: float = 3.8) -> None:
         super().__init__(width, height)
-        with rc_context(dict(STYLE)):
-            self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self.axes.set_axis_off()
-        self.axes.set_xlim(0, width)  # inches
-        self.axes.set_ylim(height, 0)
+        self.axes = self.inches()
         self.width, self.height = width, height
         self.left, self.right = 0.95, width - 0.2
         self.bars = PolyCollection([], linewidths=0.6, edgecolors="white")

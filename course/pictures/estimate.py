@@ -72,7 +72,6 @@ class Roofline(Live):
         self.roofs: list[tuple[Any, Text]] = []
         self.points: list[tuple[Any, Any, Text]] = []
         self._range: tuple[float, ...] = ()
-        self._background: Any = None
 
     def update(
         self, *, intensities: Sequence[float], roofs: Mapping[str, Sequence[float]],
@@ -135,17 +134,7 @@ class Roofline(Live):
     def _draw(self) -> None:
         """Draw what moves onto the axes, ticks and grid of the last drawing with the same ranges."""
         moving = [artist for group in (*self.roofs, *self.points) for artist in group if artist.get_visible()]
-        if self._background is None:
-            for artist in moving:
-                artist.set_visible(False)
-            self.canvas.draw()
-            self._background = self.canvas.copy_from_bbox(self.figure.bbox)
-            for artist in moving:
-                artist.set_visible(True)
-        self.canvas.restore_region(self._background)
-        renderer = self.canvas.get_renderer()
-        for artist in sorted(moving, key=lambda one: one.get_zorder()):
-            artist.draw(renderer)
+        self._draw_over(sorted(moving, key=lambda one: one.get_zorder()))
 
 
 def rate(flops_per_s: float, tera: bool | None = None) -> str:

@@ -67,6 +67,17 @@ class Live:
         self.figure = Shown(figsize=(width, height), dpi=100)
         self.figure.set_facecolor("white")
         self.canvas: Any = FigureCanvasAgg(self.figure)
+        self._background: Any = None
+
+    def inches(self) -> Any:
+        """Axes over the whole figure, in inches from its upper left corner: distances stay whatever the size."""
+        width, height = self.figure.get_size_inches()
+        with rc_context(dict(STYLE)):
+            axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
+        axes.set_axis_off()
+        axes.set_xlim(0, width)
+        axes.set_ylim(height, 0)
+        return axes
 
     def words(self) -> Sequence[Text]:
         """The texts that Pillow may write: level ones, above everything else."""
@@ -95,6 +106,20 @@ class Live:
 
     def _draw(self) -> None:
         self.canvas.draw()
+
+    def _draw_over(self, moving: Sequence[Any]) -> None:
+        """Draw these artists, in this order, onto the rest as last drawn; `_background = None` draws that anew."""
+        if self._background is None:
+            for artist in moving:
+                artist.set_visible(False)
+            self.canvas.draw()
+            self._background = self.canvas.copy_from_bbox(self.figure.bbox)
+            for artist in moving:
+                artist.set_visible(True)
+        self.canvas.restore_region(self._background)
+        renderer = self.canvas.get_renderer()
+        for artist in moving:
+            artist.draw(renderer)
 
 
 _ACROSS = {"left": "l", "center": "m", "right": "r"}
@@ -147,12 +172,7 @@ class Stacks(Live):
     ) -> None:
         super().__init__(width, height)
         self.colours = colours
-        with rc_context(dict(STYLE)):
-            self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self.axes.set_axis_off()
-        # inches, so that letters and bars keep their distances whatever the size
-        self.axes.set_xlim(0, width)
-        self.axes.set_ylim(height, 0)
+        self.axes = self.inches()
         self.width, self.height = width, height
         self.left, self.right = labels, width - 0.95
         self._lengths: dict[str, float] = {}

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from course.pictures import BLACK, GREEN, GREY, ORANGE, PURPLE, SKY, STYLE, VERMILION
+from course.pictures import BLACK, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 from course.pictures.estimate import FLOP_COLOURS
 from course.pictures.live import DARK, Live, Section, Stacks
 
@@ -42,11 +41,7 @@ class Waterfall(Live):
 
     def __init__(self, width: float = 7.4, height: float = 3.8, labels: float = 1.85) -> None:
         super().__init__(width, height)
-        with rc_context(dict(STYLE)):
-            self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self.axes.set_axis_off()
-        self.axes.set_xlim(0, width)  # inches
-        self.axes.set_ylim(height, 0)
+        self.axes = self.inches()
         self.width, self.height = width, height
         self.left, self.right = labels, width - 0.85
         rows = len(LOSS_COLOURS) + 2

@@ -62,11 +62,7 @@ class Grid(Live):
 
     def __init__(self, width: float = 8.5, height: float = 3.8) -> None:
         super().__init__(width, height)
-        with rc_context(dict(STYLE)):
-            self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self.axes.set_axis_off()
-        self.axes.set_xlim(0, width)  # inches
-        self.axes.set_ylim(height, 0)
+        self.axes = self.inches()
         self.width, self.height = width, height
         self._bars: list[Rectangle] = []
         self._texts: list[Text] = []
@@ -164,7 +160,6 @@ class Curves(Live):
             self.place_name = self.axes.text(0, 0, "", va="top", fontsize=10.5)
             self.curves = [self._curve(index) for index in range(len(LINES))]
         self._range: tuple[float, ...] = ()
-        self._background: Any = None
 
     def _curve(self, index: int) -> tuple[Any, Any, Text]:
         """A line, its short piece in the legend, and its name there."""
@@ -225,17 +220,7 @@ class Curves(Live):
         """Draw what moves onto the axes, ticks and grid of the last drawing with the same ranges."""
         every = [self.level, self.place, *(artist for line, handle, _ in self.curves for artist in (line, handle))]
         moving = [artist for artist in every if artist.get_visible()]
-        if self._background is None:
-            for artist in moving:
-                artist.set_visible(False)
-            self.canvas.draw()
-            self._background = self.canvas.copy_from_bbox(self.figure.bbox)
-            for artist in moving:
-                artist.set_visible(True)
-        self.canvas.restore_region(self._background)
-        renderer = self.canvas.get_renderer()
-        for artist in moving:
-            artist.draw(renderer)
+        self._draw_over(moving)
 
 
 def _tick(value: float) -> str:

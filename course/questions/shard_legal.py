@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from functools import cache
 from typing import Any
 
-from course.problem import Run, loads
+from course.explorers.shared import asked
+from course.problem import Run
 from course.questions.draws import picks
 from course.questions.kinds import Given, Judgement, LayoutQuestion, Mistake, Number, Question
 
@@ -143,27 +143,8 @@ _rounds = Judgement(
     source="LAY-11, pytorch/pytorch#129597",
 )
 
-_RUN = """
-[model]
-preset = "{model}"
-[training]
-tokens = 1e11
-sequence_length = 8192
-global_batch_sequences = {batch}
-[cluster]
-accelerator = "h100-sxm"
-devices = {devices}
-fabric = "h100-ib400"
-"""
-
-
-@cache
-def _run(model: str, batch: int, devices: int) -> Run:
-    return loads(_RUN.format(model=model, batch=batch, devices=devices))
-
-
 def _asked(given: Given) -> Run:
-    return _run(given["model"], given["batch"], given["devices"])
+    return asked(given["model"], given["batch"], given["devices"])
 
 
 _one_node = LayoutQuestion(
