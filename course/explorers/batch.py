@@ -12,7 +12,7 @@ import numpy as np
 from course import batch as step
 from course.errors import UserError
 from course.explorers.base import GIB, Choice, Explorer, Number, View
-from course.explorers.shared import share
+from course.explorers.shared import device_named, share
 from course.pictures import BLUE, ORANGE
 from course.pictures.batch import Timeline
 from course.pictures.live import Section, Stacks
@@ -256,6 +256,7 @@ def memory_view(replica_batch: int, micro_batch: int, stages: int, chunks: int, 
         )
     size = {name: float(number) * micro_batch * sequence_gib * GIB for name, number in held.items()}
     idle = step.bubble_share(pipeline=stages, interleave=1, micro_batches=count)
+    room = device_named("h100-sxm").memory_bytes
     return View(
         f"{count} micro-batches of {micro_batch}: GPipe keeps {held['GPipe'] * micro_batch:,.0f} sequences on stage 0 "
         f"and 1F1B {held['1F1B'] * micro_batch:,.0f}; both idle {share(idle, 1)}. "
@@ -267,7 +268,7 @@ def memory_view(replica_batch: int, micro_batch: int, stages: int, chunks: int, 
             "finding": f"Stage 0, {replica_batch} sequences a replica in micro-batches of {micro_batch}",
             "sections": [
                 Section("GiB of activations", {name: {"activations": value} for name, value in size.items()},
-                        lambda value: f"{value / GIB:,.3g}", (80 * 1e9, "80 GB")),
+                        lambda value: f"{value / GIB:,.3g}", (room, f"an H100: {room / GIB:.1f}")),
             ],
         },
     )  # fmt: skip
