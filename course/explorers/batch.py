@@ -12,7 +12,7 @@ import numpy as np
 from course import batch as step
 from course.errors import UserError
 from course.explorers.base import GIB, Choice, Explorer, Number, View
-from course.explorers.shared import device_named, share
+from course.explorers.shared import device_named, powers, share
 from course.pictures import BLUE, ORANGE
 from course.pictures.batch import Timeline
 from course.pictures.live import Section, Stacks
@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 WIDTH = 5.8
-POWERS = {f"{2**power:,}": 2**power for power in range(13)}
+POWERS = powers(4096)
 SCHEDULES = {"GPipe": "gpipe", "1F1B": "1f1b", "interleaved": "interleaved", "zero-bubble (ZB-H1)": "zero-bubble"}
 
 

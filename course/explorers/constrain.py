@@ -14,7 +14,7 @@ from course.batch import one_f_one_b_in_flight
 from course.compare.mapping import Skipped, run_of
 from course.explorers.base import GIB, Choice, Explorer, Flag, Number, View
 from course.explorers.parts import parts
-from course.explorers.shared import against, billions, device_named, devices_offered, gib, models, share
+from course.explorers.shared import against, billions, device_named, devices_offered, gib, models, powers, share
 from course.pictures.constrain import EXPERT_COLOURS, LAYER_COLOURS, MEMORY_COLOURS
 from course.pictures.live import Section, Stacks
 from course.predict.constants import MARGIN_BYTES, MARGIN_SHARE
@@ -26,7 +26,7 @@ __all__ = ["cuts", "cuts_view", "experts", "experts_view", "measured", "measured
 
 WIDTH = 5.8
 """Inches of a picture, as in step 1."""
-POWERS = {f"{2**power:,}": 2**power for power in range(15)}
+POWERS = powers(16384)
 DIVIDED = {
     "nothing": "none", "optimizer state": "zero1", "and gradients": "zero2", "and weights": "zero3",
 }  # fmt: skip

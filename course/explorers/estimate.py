@@ -18,7 +18,17 @@ from course.constrain import activation_memory
 from course.errors import UserError
 from course.explorers.base import Choice, Explorer, Flag, Number, Sweep, View
 from course.explorers.parts import ACTIVATIONS, FLOPS, PARAMETERS, parts
-from course.explorers.shared import against, billions, billions_of, device_named, devices_offered, gib, models, share
+from course.explorers.shared import (
+    against,
+    billions,
+    billions_of,
+    device_named,
+    devices_offered,
+    gib,
+    models,
+    powers,
+    share,
+)
 from course.pictures import estimate as pictures
 from course.pictures.estimate import rate, short
 from course.pictures.live import Section, Stacks
@@ -36,7 +46,7 @@ CAP_FLOPS_PER_S = 1000e9
 WIDTH = 5.8
 """Inches of a picture: what JupyterLab has left beside the controls and its file browser in a window of 1400 points."""
 INTENSITIES = np.geomspace(0.1, 1e4, 401)
-POWERS = {f"{2**power:,}": 2**power for power in range(15)}
+POWERS = powers(16384)
 CONVENTIONS = (step.six_ps, step.palm, step.full_attention, step.causal_attention, step.executed)
 WIDTHS = ("layers", "hidden", "heads", "kv_heads", "head_size", "ffn", "vocabulary", "gated_mlp", "tied_embeddings")
 

@@ -12,6 +12,7 @@ import numpy as np
 from course import catalog
 from course import place as step
 from course.explorers.base import Choice, Explorer, Number, Sweep, View
+from course.explorers.shared import powers
 from course.pictures.estimate import short
 from course.pictures.place import LIGHT, Curves, Grid, Line, Panel, shades, tint
 from course.problem import Fabric
@@ -27,7 +28,7 @@ WIDTH = 5.8
 FABRICS = ("h100-ib400", "a100-ib200", "b200-ib400", "gb200-nvl72")
 """Fabrics with a switch in the node: on a mesh the rate of a group inside it would depend on its size."""
 MODELS = ("llama-3-8b", "llama-3-70b", "llama-3.1-405b", "gpt3-175b")
-POWERS = {f"{2**power:,}": 2**power for power in range(11)}
+POWERS = powers(1024)
 ORDERS = {
     "tensor, pipeline, data": ("tensor", "pipeline", "data"),
     "tensor, data, pipeline": ("tensor", "data", "pipeline"),

@@ -15,7 +15,9 @@ from course.constrain import activation_memory
 from course.errors import UserError
 from course.explorers.base import GIB, Choice, Explorer, Flag, Number, View
 from course.explorers.parts import parts
-from course.explorers.shard_more import latents, latents_view, legal, legal_view
+from course.explorers.shard_latent import latents, latents_view
+from course.explorers.shard_legal import legal, legal_view
+from course.explorers.shared import powers
 from course.pictures import shard as pictures
 from course.pictures.estimate import short
 from course.pictures.live import Section, Stacks
@@ -28,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 WIDTH = 5.8
-POWERS = {f"{2**power:,}": 2**power for power in range(11)}
+POWERS = powers(1024)
 RUNGS = {"none": "data parallel", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}
 SEQUENCE = (("attention", ("heads", "kv_heads")), ("MLP", ("ffn",)), ("norms, residuals, inputs", ()))
 

@@ -10,7 +10,8 @@ from course.explorers.base import GIB
 from course.problem import Accelerator, Run, loads
 
 __all__ = [
-    "against", "asked", "billions", "billions_of", "device_named", "devices_offered", "gib", "models", "share",
+    "against", "asked", "billions", "billions_of", "device_named", "devices_offered", "gib",
+    "models", "powers", "share",
 ]  # fmt: skip
 
 _ASKED = """
@@ -35,6 +36,15 @@ def asked(model: str, batch: int, devices: int) -> Run:
     64
     """
     return loads(_ASKED.format(model=model, batch=batch, devices=devices))
+
+
+def powers(largest: int) -> dict[str, int]:
+    """Powers of two to choose from, by label, up to the largest.
+
+    >>> powers(4)
+    {'1': 1, '2': 2, '4': 4}
+    """
+    return {f"{2**power:,}": 2**power for power in range(largest.bit_length())}
 
 
 @cache
