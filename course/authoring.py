@@ -152,21 +152,32 @@ def execute(notebook: Notebook, source: Path, wanted: str | None = None) -> Note
     return notebook
 
 
-def render(source: Path, student: bool = False) -> bytes:
-    """Return the bytes of the executed notebook of a source; if `student` of the learner's, without answers.
+def compose(source: Path, student: bool = False) -> Notebook:
+    """Return the notebook of a source before it is run; if `student` the learner's, without answers.
 
-    Raises BuildError as `read` and `execute` do.
+    Raises BuildError as `read` does, and where an exercise is written wrong.
     """
     import nbformat
 
-    notebook, wanted = read(source), None
+    notebook = read(source)
     if source.parent.name == "solutions":
-        wanted = "unanswered" if student else "right"
         try:
             notebook.cells = exercise.student(notebook.cells) if student else exercise.solved(notebook.cells)
         except (exercise.ExerciseError, SyntaxError) as error:
             raise BuildError(f"{source.name}: {error}") from error
-    execute(notebook, source, wanted)
+    notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": LANGUAGE})
+    return notebook
+
+
+def render(source: Path, student: bool = False) -> bytes:
+    """Return the bytes of the executed notebook of a source; if `student` of the learner's, without answers.
+
+    Raises BuildError as `compose` and `execute` do.
+    """
+    import nbformat
+
+    wanted = ("unanswered" if student else "right") if source.parent.name == "solutions" else None
+    notebook = execute(compose(source, student), source, wanted)
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": LANGUAGE})
     if _settle(notebook):
         notebook.metadata["course"] = {"matplotlib": version("matplotlib")}

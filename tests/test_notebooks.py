@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -14,9 +15,11 @@ import pytest
 from course import authoring, kernel
 
 ROOT = Path(__file__).resolve().parent.parent
-BOOKS = sorted(path for folder in authoring.SOURCES for path in (ROOT / folder).glob("*.ipynb"))
-LESSONS = [book for book in BOOKS if book.parent.name == "notebooks"]
-SOLUTIONS = [book for book in BOOKS if book not in LESSONS]
+FOLDERS = (*authoring.SOURCES, authoring.EXERCISES)
+BOOKS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.ipynb"))
+TARGETS = {
+    book: (source, student) for source in authoring.find(ROOT) for book, student in authoring.targets(source).items()
+}
 
 
 def label(book: Path) -> str:
@@ -32,7 +35,7 @@ def _fonts():
 
 
 def test_every_source_has_its_notebook_and_every_notebook_its_source():
-    assert [source.with_suffix(".ipynb") for source in authoring.find(ROOT)] == BOOKS
+    assert sorted(TARGETS) == BOOKS
     assert authoring.orphans(ROOT) == []
 
 
@@ -49,15 +52,10 @@ def _no_questions_but_the_courses(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COURSE_QUESTIONS", raising=False)  # the tests of the grading add a step of their own
 
 
-@pytest.mark.parametrize("book", SOLUTIONS, ids=label)
-def test_the_source_makes_it(book: Path):
-    assert authoring.differences(book.read_bytes(), authoring.render(book.with_suffix(".md"))) == []
-
-
-@pytest.mark.parametrize("book", LESSONS, ids=label)
-def test_a_lesson_has_the_cells_of_its_source(book: Path):
-    # What they put out is compared below, pictures too: a lesson need not be run twice.
-    made = json.loads(nbformat.writes(authoring.read(book.with_suffix(".md"))))
+@names
+def test_it_has_the_cells_of_its_source(book: Path):
+    # What they put out is compared below, pictures too: a notebook need not be run twice.
+    made = json.loads(nbformat.writes(authoring.compose(*TARGETS[book])))
     shipped = json.loads(book.read_bytes())
     kept = ("id", "cell_type", "source", "metadata")
     assert [[cell[key] for key in kept] for cell in shipped["cells"]] == [
@@ -65,6 +63,22 @@ def test_a_lesson_has_the_cells_of_its_source(book: Path):
     ]
     assert shipped["metadata"]["kernelspec"] == authoring.KERNELSPEC
     assert shipped["metadata"]["language_info"] == authoring.LANGUAGE
+
+
+CHECKED = re.compile(r"^check\(\"([\w.]+)\"", re.MULTILINE)
+
+
+@pytest.mark.parametrize("book", [book for book in BOOKS if book.parent.name != "notebooks"], ids=label)
+def test_every_solution_is_right_and_every_untouched_exercise_unanswered(book: Path):
+    # Each check must have said so, under the name of its question, when the notebook was run.
+    wanted = "not answered yet" if TARGETS[book][1] else "right"
+    asked = 0
+    for cell in json.loads(book.read_bytes())["cells"]:
+        for name in CHECKED.findall("".join(cell["source"])) if cell["cell_type"] == "code" else ():
+            said = ["".join(output.get("data", {}).get("text/plain", "")) for output in cell["outputs"]]
+            assert any(text.startswith(f"{name}: {wanted}") for text in said), (name, said)
+            asked += 1
+    assert asked >= 10
 
 
 # nbval leaves pictures out; one version of Matplotlib draws the same bytes again.
