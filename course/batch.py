@@ -114,19 +114,19 @@ gpipe_time = Formula(
 zero_bubble_time = Formula(
     "zero_bubble_time",
     "t_ZBH1",
-    M * (t_F + t_B + t_W) + (P_p - 1) * (t_F + t_B - t_W),
+    M * (t_F + t_B + t_W) + (P_p - 1) * (t_F + t_B) - (sp.Min(M, P_p) - 1) * t_W,
     "s",
     "time of all micro-batches under ZB-H1, which delays the gradients of the weights",
     assumptions=(
         "even stages, free sends",
-        "exact where t_W is at most t_F and at most t_B, and there are at least P_p micro-batches; elsewhere it may be "
-        "too short",
+        "exact where t_W is at most t_F and at most t_B; elsewhere it may be too short",
     ),
     source="Qi et al. 2023, schedule ZB-H1",
     derivation=(
         Step(
-            "1F1B, less two weight gradients for each stage but one: one fewer on the way in, one more in the way out",
-            (M + P_p - 1) * (t_F + t_B + t_W) - 2 * (P_p - 1) * t_W,
+            "1F1B, less the weight gradients that the first micro-batch no longer meets on its way back, one for each "
+            "stage but one, and less those that the last stage puts off until the others have their turn",
+            (M + P_p - 1) * (t_F + t_B + t_W) - (P_p - 1) * t_W - (sp.Min(M, P_p) - 1) * t_W,
         ),
     ),
 )
@@ -160,7 +160,7 @@ zero_bubble_in_flight = Formula(
     "micro-batches any stage holds under ZB-H1, held until the gradients of the weights are made",
     assumptions=(
         "counted whole until the end: a program may free a part once the input's gradient is made, but then keeps the "
-        "gradients of its matmuls' outputs",
+        "gradients of its matmuls' outputs; with flash attention, fused kernels and a gated MLP that is as many bytes",
     ),
     source="Qi et al. 2023: delayed so that no stage holds more than the first one does under 1F1B",
     derivation=(Step("stage i holds P_p - i as under 1F1B, and i more whose weights wait", sp.Min(P_p - i + i, M)),),
@@ -201,8 +201,12 @@ interleaved_in_flight = Formula(
     ),
 )
 
-# a run file may name zero-bubble; the predictor does not price it yet, so its table leaves it out
-IN_FLIGHT = {"gpipe": gpipe_in_flight, "1f1b": one_f_one_b_in_flight, "interleaved": interleaved_in_flight}
+IN_FLIGHT = {
+    "gpipe": gpipe_in_flight, "1f1b": one_f_one_b_in_flight, "interleaved": interleaved_in_flight,
+    "zero-bubble": zero_bubble_in_flight,
+}  # fmt: skip
+"""What a stage holds by the schedule of a run file. There zero-bubble is ZB-H1, which holds what 1F1B's first stage
+does; ZB-H2, the order of the same paper that leaves no bubble, holds up to 2 P_p - 1 micro-batches and no barrier."""
 
 
 PLAN = ("data", "micro_batch", "sequence_length", "accumulation")

@@ -136,6 +136,12 @@ def _check_layout(given: Given, run: Run, layout: Layout) -> None:
             "pipeline = 1",
             "there are no stages to interleave. Raise pipeline, or leave schedule and interleave out.",
         )
+    if layout.schedule == "zero-bubble" and layout.pipeline == 1:
+        raise _clash(
+            '[layout] schedule = "zero-bubble"',
+            "pipeline = 1",
+            "it fills the waits between stages, and there are none. Raise pipeline, or leave schedule out.",
+        )
     if own.get("shard_group", 1) > 1 and layout.sharding == "none":
         raise _clash(
             f"[layout] shard_group = {layout.shard_group}",

@@ -43,6 +43,7 @@ RULES: dict[str, str] = {
     "interleaved schedule wants",
     "few_micro_batches": "{micro_batches:.0f} micro-batches are fewer than the {minimum:.0f} with which "
     "{recipe} starts {pipeline:.0f} stages",
+    "split_backward": "the zero-bubble schedule fills the waits between stages, and pipeline is 1",
     "shard_group": "a shard group of {shard_group:.0f} does not divide the {data:.0f} data-parallel ranks",
     "sequence_parallel": "sequence parallelism needs tensor parallelism: tensor is 1",
 }
@@ -71,6 +72,7 @@ def violations(run: Run, columns: Columns) -> dict[str, np.ndarray]:
     e, e_t = columns["expert"], columns["expert_tensor"]
     shared_ffn = model.shared_experts * model.expert_ffn
     interleaved = columns["schedule"] == SCHEDULES.index("interleaved")
+    split = columns["schedule"] == SCHEDULES.index("zero-bubble")
     chunks = p * v
     stages_named = run.layout is not None and run.layout.stage_layers is not None
     named_wrong = stages_named and sum(run.layout.stage_layers) != model.layers  # type: ignore[union-attr, arg-type]
@@ -98,6 +100,7 @@ def violations(run: Run, columns: Columns) -> dict[str, np.ndarray]:
         "interleave": ((v > 1) & (~interleaved | (p == 1))) | (interleaved & (v == 1)),
         "rounds": interleaved & (m % p != 0) & software.interleave_needs_divisible,
         "few_micro_batches": (p > 1) & (m < minimum),
+        "split_backward": split & (p == 1),
         "shard_group": (d * c) % columns["shard_group"] != 0,
         "sequence_parallel": (columns["sequence_parallel"] > 0) & (t == 1),
     }
@@ -128,6 +131,8 @@ def reasons(run: Run, columns: Columns) -> list[str]:
     return [RULES[code].format(**{**values, **names}) for code in broken]
 
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
+"""A layout's `schedule`. Zero-bubble is ZB-H1: one chunk a stage, backward in two, any number of micro-batches."""
+
 SHARDINGS = ("none", "zero1", "zero2", "zero3")
 RECOMPUTES = ("none", "selective", "full")

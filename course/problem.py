@@ -189,6 +189,7 @@ class Software(_Checked):
     order: tuple[str, ...]
     interleave_needs_divisible: bool
     pipeline_minimum_micro_batches: str
+    split_backward: bool
     source: str = ""
     bucket_given: bool = False
 

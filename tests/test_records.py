@@ -50,8 +50,8 @@ def test_twelve_playbook_layouts_were_measured_several_times():
 
 
 def test_every_row_names_its_source():
-    for table in (records.runs(), records.collectives(), records.time_to_train(), records.models()):
-        assert all(row["source"] for row in table)
+    for table in ("runs", "collectives", "time_to_train", "models", "pipelines"):
+        assert all(row["source"] for row in getattr(records, table)())
     known = {str(row["round"]) for row in records.time_to_train()}
     for group in records.groups():
         key, _, version = str(group["source_key"]).partition("-")

@@ -153,6 +153,9 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
     ("gpipe in chunks", write("layout.interleave = 2", 'layout.schedule = "gpipe"'), ("interleave = 2", '"gpipe"')),
     ("one chunk", write('layout.schedule = "interleaved"', "layout.pipeline = 2"), ('"interleaved"', "interleave = 1")),
     ("one stage", write('layout.schedule = "interleaved"', "layout.interleave = 2"), ('"interleaved"', "pipeline = 1")),
+    ("nothing to fill", write('layout.schedule = "zero-bubble"'), ('"zero-bubble"', "pipeline = 1")),
+    ("split chunks", write('layout.schedule = "zero-bubble"', "layout.pipeline = 2", "layout.interleave = 2"),
+     ("interleave = 2", '"zero-bubble"')),
     ("micro-batches", write("layout.micro_batch = 3"), ("micro_batch = 3", "global_batch_sequences = 512")),
     ("nothing to shard", write("layout.shard_group = 8", "layout.data = 8"), ("shard_group = 8", '"none"')),
     ("stages", write("layout.pipeline = 4", "layout.stage_layers = [16, 16]"), ("2 entries", "pipeline = 4")),
@@ -182,7 +185,6 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
 ]  # fmt: skip
 
 LATER: list[tuple[str, str, tuple[str, ...]]] = [
-    ("zero-bubble", write('layout.schedule = "zero-bubble"'), ("zero-bubble", "gpipe or 1f1b or interleaved")),
     ("expert_bias", write("model.expert_bias = true"), ("expert_bias = true", "set expert_bias = false")),
     ("sinks", write("model.attention_sinks = true"), ("attention_sinks = true", "set attention_sinks = false")),
     ("Falcon", write('model.preset = "falcon-40b"'), ("falcon-40b", "parallel_block = true", "choose another model")),

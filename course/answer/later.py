@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from course.answer.facts import Facts
 from course.answer.published import above_published
 from course.answer.steps import Spoken, _removed
@@ -43,7 +46,7 @@ def batch(facts: Facts) -> Spoken:
             accumulation=steps,
         )
     )
-    share = float(bubble_share(pipeline=layout["pipeline"], interleave=layout["interleave"], micro_batches=steps))
+    share = _idle_share(facts.best)
     numbers |= {
         "data": float(layout["data"]), "micro_batch_sequences": float(layout["micro_batch"]),
         "accumulation_micro_batches": float(steps), "bubble_share": share,
@@ -57,12 +60,22 @@ def batch(facts: Facts) -> Spoken:
         chunks = f" of {layout['interleave']} chunks each" if layout["interleave"] > 1 else ""
         said.append(
             f"{steps:,.0f} micro-batches pass {layout['pipeline']} stages{chunks} ({layout['schedule']}): "
-            f"even stages would idle "
+            f"{'stages' if layout['schedule'] == 'zero-bubble' else 'even stages would'} idle "
             f"{percent(share)} of the time."
         )
     else:
         said.append("There are no stages, so there is no bubble.")
     return numbers, " ".join(said)
+
+
+def _idle_share(best: Mapping[str, Any]) -> float:
+    """Idle over total of the pipeline: of even stages, or under a split backward, whose parts differ, as predicted."""
+    layout, step = best["layout"], best["step"]
+    if layout["schedule"] != "zero-bubble":
+        place = {name: layout[name] for name in ("pipeline", "interleave")}
+        return float(bubble_share(**place, micro_batches=best["micro_batches"]))
+    waits = sum(step["communication"][axis]["exposed_s"] for axis in ("tensor", "context", "expert"))
+    return float(step["bubble_s"] / (step["compute_s"] + step["bubble_s"] + waits))
 
 
 def mfu(facts: Facts) -> Spoken:

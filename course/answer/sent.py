@@ -19,6 +19,7 @@ from course.shard import (
     context_units,
     expert_transfer_bytes,
     pipeline_send_bytes,
+    pipeline_sends,
     tensor_unit_bytes,
     tensor_units,
 )
@@ -52,7 +53,7 @@ def sent_bytes(run: Run, row: Columns) -> dict[str, float]:
     units = sum(tensor_units(value["full_recompute"], again))
     blocks = layers - mixture * (1 - tensor_share(model))
     tensor = units * blocks * passes * float(tensor_unit_bytes(**pick(tensor_unit_bytes, moved)))
-    sends = 2 * passes * value["interleave"] * (value["pipeline"] > 1)
+    sends = passes * pipeline_sends(int(value["pipeline"]), int(value["interleave"]))
     pipeline = sends * float(pipeline_send_bytes(**pick(pipeline_send_bytes, moved)))
     rounds = sum(context_units()) + value["full_recompute"]
     context = rounds * layers * passes * float(context_unit_bytes(**pick(context_unit_bytes, whole)))

@@ -80,7 +80,8 @@ def _ranking(document: Mapping[str, Any], top: int, usual: Sequence[str]) -> str
     key = (
         "= ties with the best; m proposed to measure; p no other here beats it in wall time and accelerator-hours. "
         "* full_attention. micro: sequences of a micro-batch; again: what backward computes again; /n: sharded over "
-        "groups of n ranks, each with a copy; g: the schedule is gpipe; s: without sequence parallelism."
+        "groups of n ranks, each with a copy; g: the schedule is gpipe, z: zero-bubble; s: without sequence "
+        "parallelism."
     )
     if folded:
         key += " exp: expert ranks x expert-tensor ranks."
@@ -98,7 +99,7 @@ def _line(document: Mapping[str, Any], place: int, axes: Sequence[str], moved: b
     cells = {axis: f"{layout[axis]}" for axis in axes}
     if layout["sharding"] != "none" and layout["shard_group"] < layout["data"] * layout["context"]:
         cells["sharding"] += f"/{layout['shard_group']}"
-    cells["interleave"] += "g" * (layout["schedule"] == "gpipe")
+    cells["interleave"] += {"gpipe": "g", "zero-bubble": "z"}.get(layout["schedule"], "")
     if "expert" in cells and layout["expert_tensor"] > 1:
         cells["expert"] += f"x{layout['expert_tensor']}"
     cells["tensor"] += "s" * (layout["tensor"] > 1 and not layout["sequence_parallel"])

@@ -35,6 +35,8 @@ RULES: dict[str, str] = {
     "least 2 chunks",
     "rounds": "the micro-batches must be a multiple of the stages, where the program's interleaved schedule wants that",
     "few_micro_batches": "there must be as many micro-batches as the program needs to start all stages",
+    "split_backward": "the zero-bubble schedule, which makes gradients of weights while stages would wait, needs at "
+    "least 2 stages",
     "shard_group": "the shard group must divide the data-parallel ranks",
     "sequence_parallel": "sequence parallelism needs tensor parallelism: tensor above 1",
     "memory": "the fullest stage needs more than the memory of a device, its margin counted; `course "

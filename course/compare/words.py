@@ -7,7 +7,7 @@ Beside the catalog's own names a row may say
 - sharding: no, off, ddp, dp, zero0 (none); distributed-optimizer (zero1); shard-grad-op (zero2); fsdp, fsdp2,
   full-shard (zero3); a stage as zero-2, "ZeRO stage 2" or 2;
 - recompute: no, off, false (none); all, yes, true (full);
-- schedule: "interleaved 1f1b" (interleaved);
+- schedule: "interleaved 1f1b" (interleaved); zb-h1 (zero-bubble);
 - axes of `order`: dp, tp, pp, cp, or the full words.
 
 Notes say a status: a first word FAILED is a run that crashed; ANOMALY, in capitals or before a colon, is a doubt.
@@ -38,7 +38,7 @@ _OTHERS: dict[str, dict[str, str]] = {
     | dict.fromkeys(("fsdp", "fsdp2", "fullshard"), "zero3")
     | {spelling: f"zero{stage}" for stage in "123" for spelling in (f"zerostage{stage}", f"stage{stage}", stage)},
     "recompute": dict.fromkeys(("no", "off", "false"), "none") | dict.fromkeys(("all", "yes", "true"), "full"),
-    "schedule": {"interleaved1f1b": "interleaved"},
+    "schedule": {"interleaved1f1b": "interleaved", "zbh1": "zero-bubble"},
     "mfu_convention_code": {},
 }
 _KNOWN: dict[str, tuple[str, ...]] = {

@@ -23,7 +23,7 @@ RECIPE, VERSION, MODULE = "torch-fsdp", "0.3.0", "torchtitan_layouts"
 MESH = ("tensor", "context", "data", "pipeline")
 """Axes of its device mesh, from neighbouring devices outwards."""
 
-SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B", "zero-bubble": "InterleavedZeroBubble"}
+SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
 RECOMPUTE = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}
 
 
@@ -114,8 +114,11 @@ def _ported(run: Run, asked: Asked) -> Ported:
             "is sharded over all of them."
         )
         changes["shard_group"] = group
-    if want.schedule == "zero-bubble" and want.interleave < 2:
-        cannot.append("torchtitan's zero-bubble schedules hold several chunks a stage: 1F1B runs in its place.")
+    if want.schedule == "zero-bubble":
+        cannot.append(
+            "torchtitan's zero-bubble schedules, InterleavedZeroBubble and ZBVZeroBubble, hold several chunks a stage; "
+            "the one of this layout, ZB-H1, holds one: 1F1B runs in its place."
+        )
         changes["schedule"] = "1f1b"
     if want.recompute == "selective":
         cannot.append("torchtitan's selective recomputation repeats every second matrix product, not attention alone.")

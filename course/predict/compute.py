@@ -144,7 +144,9 @@ class LayerTimes:
 
     The two `idle` parts of a layer are those in which the device waits for the host: collectives may run in them.
     `column_split` is backward's time in the matrices that tensor parallelism splits by columns. The two `core` parts
-    are those of attention, which a ring of context ranks runs beside.
+    are those of attention, which a ring of context ranks runs beside. The two `weight` parts are those of backward that
+    make gradients of weights: one of the two matmuls that each matmul has there, and nothing of attention or of the
+    element-wise passes. Recomputation comes before both gradients, so it stays with the input's.
     """
 
     forward: np.ndarray
@@ -156,6 +158,8 @@ class LayerTimes:
     head_backward: np.ndarray
     core_forward: np.ndarray
     core_backward: np.ndarray
+    weight: np.ndarray
+    head_weight: np.ndarray
 
 
 def layer_times(run: Run, columns: dict[str, np.ndarray], constants: Constants, mixture: bool = False) -> LayerTimes:
@@ -213,12 +217,14 @@ def layer_times(run: Run, columns: dict[str, np.ndarray], constants: Constants, 
     forward_idle = forward - device_forward
     backward_idle = backward - device_backward + columns["full_recompute"] * forward_idle
     again = columns["full_recompute"] * forward + columns["core_recompute"] * core_forward
+    weight = matmuls * backward / device_backward  # where the host sets the pace both halves wait for it alike
     head = matmul(model.hidden, model.vocabulary, wide=True)
     loss_forward, loss_backward = LOSS_BYTES["fused" if software.fused_loss else "unfused"]
     logits = rows * model.vocabulary / columns["tensor"] / memory_rate
     return LayerTimes(
         forward, backward + again, forward_idle, backward_idle, np.broadcast_to(2 * column_split, forward.shape),
         head + logits * loss_forward, 2 * head + logits * loss_backward, core_forward, core_backward,
+        weight, head,
     )  # fmt: skip
 
 

@@ -24,6 +24,9 @@ SAVED_LOGIT_BYTES = 4
 """Bytes a logit leaves behind for backward, where the backward of its micro-batch does not follow at once: the fp32
 softmax."""
 
+LOGIT_GRADIENT_BYTES = 2
+"""Bytes of the gradient of a logit, in 16 bits, which waits where the head's own gradient is made later."""
+
 MARGIN_SHARE, MARGIN_BYTES = 0.01, 1.0e9
 """Memory no tensor gets: what the framework sees less than the driver (1 %), and the process's own context (1 GB)."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from course.batch import pipeline_time
 from course.estimate import operation_time
 from course.mfu import accelerator_hours, wall_time
 from course.predict import layers
@@ -12,6 +11,7 @@ from course.predict.compute import optimizer_bytes_moved
 from course.predict.constants import Constants, constants_for
 from course.predict.experts import routed_parameters
 from course.predict.memory import PARTS, memory
+from course.predict.schedules import pipeline_seconds
 from course.predict.stages import Stages, stage_parameters, stages
 from course.predict.traffic import data_traffic, links, pipeline_traffic
 from course.problem import Run
@@ -19,7 +19,9 @@ from course.problem import Run
 Columns = dict[str, np.ndarray]
 
 
-def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Constants | None = None) -> Columns:
+def evaluate(
+    run: Run, columns: Columns, order: tuple[str, ...], constants: Constants | None = None, held: bool = True
+) -> Columns:
     """Memory, time and cost of each layout.
 
     Args:
@@ -27,14 +29,14 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
         columns: layouts as `course.predict.columns.derived` makes them.
         order: the axes of the layouts, innermost first.
         constants: shares and rates; those of the run's cluster by default.
+        held: evaluate memory too; a search that has done so leaves it out.
 
     Returns:
-        Columns: `peak_bytes`, `part_<name>`, `stage`, `fits`; `compute_s`, `bubble_s`, `other_s`, `time_s`;
-        `<axis>_total_s`, `<axis>_exposed_s`, `<axis>_crosses`; `run_s`, `wall_s`, `accelerator_hours`.
+        Columns: `peak_bytes`, `part_<name>`, `stage`, `fits` where `held`; `compute_s`, `bubble_s`, `other_s`,
+        `time_s`; `<axis>_total_s`, `<axis>_exposed_s`, `<axis>_crosses`; `run_s`, `wall_s`, `accelerator_hours`.
     """
     constants = constants or constants_for(run)
     layout = stages(run, columns)
-    held = memory(run, columns, layout)
     link = links(run, columns, constants, order)
     kinds = layers.kinds(run, columns, layout, link, constants)
     one = kinds[0].times
@@ -44,14 +46,10 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     stage_time = np.where(layout.stands_for > 0, stage_compute + sum(stage_seen.values()), 0.0)
     slowest = np.argmax(stage_time, axis=1)
     row = np.arange(len(slowest))
-    paced, summed = stage_time[row, slowest], (stage_time * layout.stands_for).sum(axis=1)
-
-    m = columns["micro_batches"]
-    piped = pipeline_time(
-        micro_batches=m, slowest_stage_time=paced, sum_stage_times=summed, interleave=columns["interleave"]
-    )
+    m, paced = columns["micro_batches"], stage_time[row, slowest]
+    piped = pipeline_seconds(columns, layout, kinds, stage_time, slowest)
     compute = m * stage_compute[row, slowest]
-    data = data_traffic(run, columns, layout, *layers.cover(run, kinds), link)
+    data = data_traffic(run, columns, layout, *layers.cover(run, columns, kinds), link)
     pipeline = pipeline_traffic(run, columns, link["pipeline"], m * paced + data.exposed)
     other = _optimizer_time(run, columns, layout, constants)
     time = piped + other + data.exposed + pipeline.exposed
@@ -59,7 +57,6 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     steps = run.training.tokens / run.training.tokens_per_step
     cluster = run.cluster
     out: Columns = {
-        "peak_bytes": held.peak, "stage": held.stage, "fits": held.peak <= cluster.accelerator.memory_bytes,
         "compute_s": compute, "bubble_s": piped - m * paced, "other_s": other, "time_s": time,
         "data_total_s": data.total, "data_exposed_s": data.exposed,
         "pipeline_total_s": pipeline.total, "pipeline_exposed_s": pipeline.exposed,
@@ -72,7 +69,12 @@ def evaluate(run: Run, columns: Columns, order: tuple[str, ...], constants: Cons
     for axis, seen in stage_seen.items():
         out[f"{axis}_total_s"] = m * layers.on_stages(kinds, "total", axis)[row, slowest]
         out[f"{axis}_exposed_s"] = m * seen[row, slowest]
-    out |= {f"part_{name}": held.parts[name] for name in PARTS}
+    if held:
+        need = memory(run, columns, layout)
+        out |= {
+            "peak_bytes": need.peak, "stage": need.stage, "fits": need.peak <= cluster.accelerator.memory_bytes,
+        }  # fmt: skip
+        out |= {f"part_{name}": need.parts[name] for name in PARTS}
     out |= {f"{axis}_crosses": link[axis].crosses for axis in ("tensor", "data", "pipeline", "context")}
     out["expert_crosses"] = np.zeros_like(out["data_crosses"])
     if run.model.experts:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from course.legality import SCHEDULES
 from course.predict import context, experts
 from course.predict.compute import LayerTimes, layer_times
 from course.predict.constants import Constants
@@ -107,10 +108,17 @@ def routed(run: Run) -> float:
     return (run.model.layers - (run.model.dense_layers or 0)) * experts.routed_layer(run.model)
 
 
-def cover(run: Run, kinds: list[Kind]) -> tuple[np.ndarray, np.ndarray]:
-    """How long a layer takes forward and backward, on average over the model: what other traffic can run beside."""
-    if len(kinds) == 1:
-        return kinds[0].cover
+def cover(run: Run, columns: Columns, kinds: list[Kind]) -> tuple[np.ndarray, np.ndarray]:
+    """How long a layer takes forward and backward, on average over the model: what other traffic can run beside.
+
+    Where backward is split a bucket's gradients are ready after its last weights' part, so that alone can cover it.
+    """
+    split = columns["schedule"] == SCHEDULES.index("zero-bubble")
+    found = [kind.cover for kind in kinds]
+    if split.any():
+        found = [(kind.cover[0], np.where(split, kind.times.weight, kind.cover[1])) for kind in kinds]
+    if len(found) == 1:
+        return found[0]
     first = (run.model.dense_layers or 0) / run.model.layers
-    (forward, backward), (rest_forward, rest_backward) = (kind.cover for kind in kinds)
+    (forward, backward), (rest_forward, rest_backward) = found
     return first * forward + (1 - first) * rest_forward, first * backward + (1 - first) * rest_backward

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from course.batch import gpipe_in_flight, interleaved_in_flight, one_f_one_b_in_flight
+from course.batch import gpipe_in_flight, interleaved_in_flight, one_f_one_b_in_flight, zero_bubble_in_flight
 from course.constrain import activation_memory, gathered_weights, whole_gradients
 from course.estimate import LOGIT_BYTES, layer_input_bytes, logits_bytes, pick, token_layer_bytes
 from course.formula import Formula, Step
 from course.legality import SCHEDULES
-from course.predict.constants import MARGIN_BYTES, MARGIN_SHARE, SAVED_LOGIT_BYTES
+from course.predict.constants import LOGIT_GRADIENT_BYTES, MARGIN_BYTES, MARGIN_SHARE, SAVED_LOGIT_BYTES
 from course.predict.context import buffer_bytes
 from course.predict.experts import active_width, expert_inputs_bytes, routed_layer, routed_parameters, shared_layers
 from course.predict.latent import latent_saved_bytes, widths
@@ -90,9 +90,12 @@ def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
     activations = _activations(run, wide, stages, flight, sequence)
     one_logit = LOGIT_BYTES["fused" if software.fused_loss else "unfused"]
     # GPipe makes the logits of every micro-batch before the first backward: what the loss saved of the others waits
-    waiting = np.where(wide["schedule"] == SCHEDULES.index("gpipe"), flight - 1, 0.0)
+    waiting = np.where(wide["schedule"] == SCHEDULES.index("gpipe"), SAVED_LOGIT_BYTES * (flight - 1), 0.0)
+    split = wide["schedule"] == SCHEDULES.index("zero-bubble")
+    if split.any():  # the last stage puts off the head's gradient, which needs that of the logits
+        waiting = np.where(split, LOGIT_GRADIENT_BYTES * (flight - 1), waiting)
     logits = stages.has_head * logits_bytes(
-        logit_bytes=one_logit + SAVED_LOGIT_BYTES * waiting, vocabulary=model.vocabulary, tensor=wide["tensor"],
+        logit_bytes=one_logit + waiting, vocabulary=model.vocabulary, tensor=wide["tensor"],
         **sequence,
     )  # fmt: skip
     # a vocabulary table is gathered and reduced whole, as a layer is
@@ -137,7 +140,7 @@ def memory(run: Run, columns: Columns, stages: Stages) -> Memory:
     fullest = np.argmax(whole, axis=1)
     row = np.arange(len(fullest))
     chosen = {name: np.broadcast_to(part, whole.shape)[row, fullest] for name, part in parts.items()}
-    return Memory(chosen, whole[row, fullest], stages.index[row, fullest])
+    return Memory(chosen, whole[row, fullest], np.where(split, last_alike(stages), stages.index)[row, fullest])
 
 
 def _activations(run: Run, wide: Columns, stages: Stages, flight: np.ndarray, sequence: dict[str, Any]) -> np.ndarray:
@@ -168,15 +171,23 @@ def _activations(run: Run, wide: Columns, stages: Stages, flight: np.ndarray, se
         one = one + expert_inputs_bytes(**pick(expert_inputs_bytes, routed))
         held.append((stages.mixture, with_copies(one, routed)))
     kept, whole = 0.0, 0.0
+    split = (wide["schedule"] == SCHEDULES.index("zero-bubble")) & (full > 0)
     for count, layer in held:
         kept = kept + activation_memory(
             token_layer_bytes=np.where(full > 0, inputs, layer), stage_layers=count, in_flight=flight, **sequence
         )
+        if split.any():
+            # what was computed again for the input's gradient stays until the weights have theirs: stage i lets i
+            # micro-batches wait, and one more until its own turn comes
+            wait = np.minimum(last_alike(stages) + 1, flight)
+            kept = kept + activation_memory(
+                token_layer_bytes=(layer - inputs) * split, stage_layers=count, in_flight=wait, **sequence
+            )
         # under full recomputation one layer at a time is whole again
         whole = np.maximum(
             whole,
             activation_memory(
-                token_layer_bytes=layer * full, stage_layers=np.minimum(count, 1), in_flight=1.0, **sequence
+                token_layer_bytes=layer * (full * ~split), stage_layers=np.minimum(count, 1), in_flight=1.0, **sequence
             ),
         )
     return np.asarray(kept + whole)
@@ -203,7 +214,13 @@ def in_flight(columns: Columns, stages: Stages) -> np.ndarray:
         "gpipe": gpipe_in_flight(micro_batches=m),
         "1f1b": one_f_one_b_in_flight(micro_batches=m, **place),
         "interleaved": interleaved_in_flight(micro_batches=m, interleave=v, **place),
+        "zero-bubble": zero_bubble_in_flight(micro_batches=m, pipeline=columns["pipeline"]),
     }
     # without a pipeline backward follows each forward, whatever the schedule is called
     flight = np.select([columns["schedule"] == SCHEDULES.index(name) for name in choices], list(choices.values()), 1.0)
     return np.where(columns["pipeline"] > 1, flight, 1.0)
+
+
+def last_alike(stages: Stages) -> np.ndarray:
+    """The last of the stages that each representative stands for: under zero-bubble later ones let more work wait."""
+    return np.asarray(stages.index + np.maximum(stages.stands_for, 1.0) - 1)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from course.estimate import Count, count, flops_per_token
-from course.legality import RECOMPUTES, reasons
+from course.legality import RECOMPUTES, SCHEDULES, reasons
 from course.mfu import cost, step_mfu, tokens_per_s
 from course.predict.columns import Columns, from_layout
 from course.predict.constants import Constants, constants_for
 from course.predict.evaluate import evaluate
 from course.predict.experts import NOTE
 from course.predict.memory import PARTS
+from course.predict.schedules import SPLIT_NOTE
 from course.problem import Run, RunFileError
 
 GIB = 2.0**30
@@ -97,7 +98,7 @@ def document(
         "hfu": use["executed"],
         "run": _run(run, values, row),
         "assumptions": [
-            *run.assumptions, *constants.sources, *_balanced(run), *_left_out(use, time),
+            *run.assumptions, *constants.sources, *_balanced(run), *_split(columns, row), *_left_out(use, time),
             *_nearly_full(run, get("peak_bytes")),
         ],
     }
@@ -141,6 +142,10 @@ def _balanced(run: Run) -> list[str]:
             "count the square of every layer"
         )
     return notes
+
+
+def _split(columns: Columns, row: int) -> list[str]:
+    return [SPLIT_NOTE] if columns["schedule"][row] == SCHEDULES.index("zero-bubble") else []
 
 
 def _left_out(use: dict[str, float | None], time: float | None) -> list[str]:

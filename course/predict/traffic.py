@@ -16,7 +16,7 @@ from course.predict.constants import Constants
 from course.predict.experts import routed_parameters
 from course.predict.stages import Stages, stage_parameters
 from course.problem import Run
-from course.shard import pipeline_send_bytes, tensor_units
+from course.shard import pipeline_send_bytes, pipeline_sends, tensor_units
 
 Columns = dict[str, np.ndarray]
 
@@ -269,7 +269,8 @@ def _layers_in_a_bucket(run: Run, columns: Columns, parameters: np.ndarray, laye
 def pipeline_traffic(run: Run, columns: Columns, link: Link, beside: np.ndarray) -> Traffic:
     """Sends between stages: hidden in the steady state where the program overlaps them, never in fill and drain.
 
-    `beside` is how long the slowest stage computes in a step or waits for other traffic: no more than that can hide.
+    `beside` is how long the slowest stage computes in a step or waits for other traffic: no more than that can hide. In
+    the steady state the sends are those of the busiest stage; each of two stages sends in one direction alone.
     """
     payload = pipeline_send_bytes(
         activation_bytes=2.0, hidden=run.model.hidden, micro_batch=columns["micro_batch"],
@@ -278,7 +279,7 @@ def pipeline_traffic(run: Run, columns: Columns, link: Link, beside: np.ndarray)
     )  # fmt: skip
     send = point_to_point_time(latency=link.latency_s, payload_bytes=payload, bandwidth=link.bytes_per_s)
     hops = 2 * (columns["pipeline"] - 1)
-    steady = 2 * columns["micro_batches"] * columns["interleave"] * (columns["pipeline"] > 1)
+    steady = columns["micro_batches"] * pipeline_sends(columns["pipeline"], columns["interleave"])
     hidden = beside if run.software.overlap_pipeline else 0.0
     exposed = hops * send + np.maximum(steady * send - hidden, 0.0)
     return Traffic((hops + steady) * send, exposed, link)

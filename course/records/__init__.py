@@ -1,7 +1,8 @@
 """Published, measured training runs, as their sources printed them; every row names its source.
 
 `runs` are single runs that ran or failed; `groups` say which of them compare; `strong_series` the best run for each
-device count; `time_to_train` MLPerf logs; `collectives` measured collectives; `models` shapes of the models named.
+device count; `time_to_train` MLPerf logs; `collectives` measured collectives; `pipelines` the same pipelines with a
+whole and a split backward; `models` shapes of the models named.
 A blank is None: the source does not say. Read in November 2026.
 
 Of the runs, 1,869 ran and 1,280 failed: crashed or out of memory, which their source does not separate. Whether the
@@ -23,8 +24,8 @@ from types import MappingProxyType
 from course.records.columns import Row, typed
 
 __all__ = [
-    "Row", "collectives", "duplicate_key", "failed", "groups", "key", "models", "path", "ran", "runs", "strong_series",
-    "time_to_train",
+    "Row", "collectives", "duplicate_key", "failed", "groups", "key", "models", "path", "pipelines", "ran", "runs",
+    "strong_series", "time_to_train",
 ]  # fmt: skip
 
 
@@ -100,6 +101,18 @@ def collectives() -> tuple[Row, ...]:
     1.44
     """
     return _table("collectives")
+
+
+def pipelines() -> tuple[Row, ...]:
+    """Pipelines on A100, one device a stage, measured under 1F1B and under ZB-1p, a searched relative of ZB-H1.
+
+    Beside them the profiled parts of one micro-batch on a stage in ms, and the bubbles (idle over total) that the
+    authors computed from these. Whether memory is GB or GiB is unstated.
+
+    >>> pipelines()[0]["pp"], pipelines()[0]["weight_gradient_ms"], pipelines()[0]["bubble_zb_h1"]
+    (8, 9.337, 0.1585)
+    """
+    return _table("pipelines")
 
 
 def models() -> tuple[Row, ...]:

@@ -34,7 +34,7 @@ WHOLE = frozenset(
         "year", "n_layers", "hidden", "n_heads", "n_kv_heads", "head_dim", "head_size", "ffn_hidden", "vocab",
         "moe_experts", "moe_topk", "shared_experts", "dense_layers", "moe_ffn", "seq_len", "global_batch_seqs",
         "global_batch", "micro_batch", "n_devices", "dp", "tp", "pp", "vpp", "cp", "ep", "etp", "node_size",
-        "shard_group", "n_rows", "nodes",
+        "shard_group", "n_rows", "nodes", "micro_batches",
         "n_nodes", "accelerators_per_node", "n_runs_ok", "n_runs_failed", "grad_accum", "payload_bytes",
     }
 )  # fmt: skip
@@ -45,6 +45,8 @@ NUMBERS = frozenset(
         "peak_mem_gib", "gpu_hours", "tokens_trained_b", "throughput", "speedup", "ideal", "efficiency", "minutes",
         "minutes_median", "minutes_min", "minutes_max", "throughput_tracked", "step_time_tracked",
         "samples_at_stop_median", "time_us", "algbw_GBps", "busbw_GBps", "p05", "p95",
+        "forward_ms", "input_gradient_ms", "weight_gradient_ms", "send_ms", "bubble_1f1b", "bubble_zb_h1",
+        "samples_per_s_per_device_1f1b", "samples_per_s_per_device_zb_1p", "memory_gb_1f1b", "memory_gb_zb_1p",
     }
 )  # fmt: skip
 

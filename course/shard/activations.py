@@ -127,16 +127,16 @@ def tensor_units(recompute_full: Any, gathers_again: Any) -> tuple[Any, Any]:
     return FORWARD_UNITS, FORWARD_UNITS + 2 * gathers_again + FORWARD_UNITS * recompute_full
 
 
-def pipeline_sends(pipeline: int, interleave: int = 1) -> int:
+def pipeline_sends(pipeline: Any, interleave: Any = 1) -> Any:
     """Sends of the busiest stage for one micro-batch, forward and backward together.
 
     A chunk sends its output on and its gradient back, but the last of all does not send on, nor the first back. So a
-    stage between the ends makes two sends a chunk, the first and the last stage one fewer.
+    stage between the ends makes two sends a chunk, the first and the last stage one fewer. Numbers or columns.
 
     >>> pipeline_sends(4), pipeline_sends(2), pipeline_sends(2, interleave=3), pipeline_sends(1)
     (2, 1, 5, 0)
     """
-    return 0 if pipeline == 1 else 2 * interleave - (pipeline == 2)
+    return (pipeline > 1) * (2 * interleave - (pipeline == 2))
 
 
 def context_units(gathers_again: Any = 1) -> tuple[Any, Any]:

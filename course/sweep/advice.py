@@ -40,6 +40,7 @@ CHANGES = {
     "rounds": "more micro-batches help: a smaller micro_batch, fewer data ranks or a larger global batch, so that they "
     "are a multiple of pipeline",
     "few_micro_batches": "more micro-batches help: a smaller micro_batch, fewer data ranks or a larger global batch",
+    "split_backward": "hold pipeline above 1 with schedule = zero-bubble, or leave schedule out",
     "shard_group": "choose a shard_group that divides data x context",
     "sequence_parallel": "leave sequence_parallel out: with one tensor rank there is nothing to share",
 }

@@ -77,7 +77,9 @@ def axes(run: Run, fix: Iterable[str] = ()) -> Axes:
         "pipeline": divisors(devices, model.layers + 2),
         "context": divisors(devices, min(LARGEST_CONTEXT, max(1, run.training.sequence_length // FEWEST_TOKENS))),
         "micro_batch": divisors(sequences, LARGEST_MICRO_BATCH),
-        "schedule": range(len(SCHEDULES)),
+        "schedule": [
+            code for code, name in enumerate(SCHEDULES) if name != "zero-bubble" or run.software.split_backward
+        ],
         "interleave": range(1, 1 + min(MOST_CHUNKS, max(1, (model.layers + 2) // 2))),
         "expert": [n for n in divisors(devices, model.experts) if model.experts % n == 0] or [1],
         "expert_tensor": divisors(devices, LARGEST_TENSOR if model.experts else 1),

@@ -63,13 +63,13 @@ def _costs(run: Run, rows: Columns, order: tuple[str, ...], constants: Constants
     return np.stack([cost for link in groups for cost in (1 / link.bytes_per_s, link.latency_s, -link.on_node)])
 
 
-def evaluate_placed(run: Run, columns: Columns, constants: Constants) -> Columns:
-    """`evaluate`, each row by its own `order`."""
+def evaluate_placed(run: Run, columns: Columns, constants: Constants, held: bool = True) -> Columns:
+    """`evaluate`, each row by its own `order`; with memory where `held`."""
     placed: Columns = {}
     for order in np.unique(columns["order"]):
         rows = np.flatnonzero(columns["order"] == order)
         part = {name: column[rows] for name, column in columns.items()}
-        values = evaluate(run, part, ORDERS[int(order)], constants)
+        values = evaluate(run, part, ORDERS[int(order)], constants, held)
         for name, column in values.items():
             if name not in placed:
                 placed[name] = np.empty(len(columns["order"]), column.dtype)

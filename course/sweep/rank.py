@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from course.legality import SCHEDULES
 from course.predict.columns import Columns
 from course.problem import Run
 
@@ -56,7 +57,8 @@ def ranking(run: Run, columns: Columns, values: Columns) -> tuple[np.ndarray, in
     met = meets_goal(run, values)
     tied = (time <= time.min() * (1 + MODEL_ERROR)) & (met | ~met.any())
     axes = np.sum([columns[name] > 1 for name in SIMPLE_AXES], axis=0)
-    simple = (axes, group_size(columns), columns["sharding"], columns["interleave"])
+    split = columns["schedule"] == SCHEDULES.index("zero-bubble")
+    simple = (axes, group_size(columns), columns["sharding"], columns["interleave"], split)
     keys = [np.where(tied, key, 0) for key in simple]
     return np.lexsort((values["peak_bytes"], time, *keys[::-1], ~tied)), int(tied.sum())
 
@@ -76,8 +78,8 @@ def ranked_by(run: Run, ties: int = 0) -> str:
         f"the best, {100 * MODEL_ERROR:g} %, "
         + ("that meet the goal where it does, " if goal.days or goal.budget_accelerator_hours else "")
         + f"are ties{f' (here {ties:,})' if ties else ''}: fewest axes above 1 first, replicas not counted, then the "
-        "smallest model-parallel group, the least sharding, the fewest chunks a stage, the shortest time, the least "
-        "memory"
+        "smallest model-parallel group, the least sharding, the fewest chunks a stage, a whole backward before a "
+        "split one, the shortest time, the least memory"
     )
 
 

@@ -153,11 +153,11 @@ def _evaluate_block(run: Run, chosen: Axes, columns: Columns, constants: Constan
         tally.reject({"memory": count - left})
     if not left:
         return
-    columns = take(columns, fits)
+    columns = take(columns | {"peak_bytes": held.peak}, fits)
     orders = orders_to_try(run, chosen)
     row, order = np.nonzero(useful(run, columns, orders, constants))
     columns = take(columns, row) | {"order": np.array(orders, float)[order]}
-    values = evaluate_placed(run, columns, constants)
+    values = evaluate_placed(run, columns, constants, held=False) | {"peak_bytes": columns["peak_bytes"]}
     tally.evaluated += len(row)
     plain = (columns["order"] == orders[0]) & (columns["shard_group"] == columns["data"] * columns["context"])
     best = fastest(columns["layout"], plain, values["time_s"])

@@ -2,8 +2,8 @@
 
 An axis is compared with the best of all layouts that do without it, and its value with the best of the next smaller
 one: where that one is as fast, the value is no gain, whatever the axis is. A rung of sharding or of recomputation is
-compared also with the same layout one rung lower, and a shard group or an order of its own with the same layout placed
-plainly. Where none is worse the sentence says so.
+compared also with the same layout one rung lower, a split backward with the same layout under 1F1B, and a shard group
+or an order of its own with the same layout placed plainly. Where none is worse the sentence says so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from course.legality import RECOMPUTES, SHARDINGS
+from course.legality import RECOMPUTES, SCHEDULES, SHARDINGS
 from course.predict.columns import Columns, derived
 from course.predict.constants import constants_for
 from course.problem import Run
@@ -24,8 +24,12 @@ GIB = 2.0**30
 
 DEGREES = ("data", "tensor", "pipeline", "context", "expert", "expert_tensor", "interleave", "micro_batch")
 LADDERS = {"sharding": SHARDINGS, "recompute": RECOMPUTES}
-PLACED = ("shard_group", "order")
-REASONED = (*DEGREES, *LADDERS, *PLACED)
+PLAIN = {
+    "schedule": "under 1F1B", "shard_group": "in one group", "order": "in the recipe's order",
+}  # fmt: skip
+"""What needs a reason where it is not plain, and how the plain choice is said; a schedule, where backward is split."""
+
+REASONED = (*DEGREES, *LADDERS, *PLAIN)
 """Every axis that may have a reason, in the order in which reasons are given."""
 
 ABSENT = {
@@ -41,12 +45,13 @@ def whys(run: Run, found: Search, rows: list[int]) -> list[dict[str, str]]:
     if not rows:
         return []
     lower = {name: _one_lower(run, found, name, rows) for name in LADDERS}
-    plain = {name: _placed_plainly(run, found, name, rows) for name in PLACED}
+    split = bool((found.columns["schedule"][rows] == SCHEDULES.index("zero-bubble")).any())
+    plain = {name: _plainly(run, found, name, rows) for name in PLAIN if split or name != "schedule"}
     capacity = run.cluster.accelerator.memory_bytes
     return [
         _why(found, row, {name: take(columns, place) for name, columns in lower.items()}, capacity)
         | {
-            name: _placement(name, float(found.values["time_s"][row]), take(columns, place), capacity)
+            name: _against_plain(name, float(found.values["time_s"][row]), take(columns, place), capacity)
             for name, columns in plain.items()
             if columns["differs"][place]
         }
@@ -63,18 +68,22 @@ def _one_lower(run: Run, found: Search, name: str, rows: list[int]) -> Columns:
     return {**evaluate_placed(run, columns, constants_for(run)), "rung": columns[name]}
 
 
-def _placed_plainly(run: Run, found: Search, name: str, rows: list[int]) -> Columns:
-    """The same layouts with one shard group, or in the recipe's order, evaluated."""
+def _plainly(run: Run, found: Search, name: str, rows: list[int]) -> Columns:
+    """The same layouts under 1F1B, with one shard group, or in the recipe's order, evaluated."""
     columns = take(found.columns, rows)
     whole = columns["data"] * columns["context"]
-    usual = whole if name == "shard_group" else np.full_like(whole, ORDERS.index(tuple(run.software.order)))
-    differs = (columns[name] != usual) & ((columns["sharding"] > 0) | (name == "order"))
+    if name == "schedule":
+        split = columns[name] == SCHEDULES.index("zero-bubble")
+        usual = np.where(split, SCHEDULES.index("1f1b"), columns[name])
+    else:
+        usual = whole if name == "shard_group" else np.full_like(whole, ORDERS.index(tuple(run.software.order)))
+    differs = (columns[name] != usual) & ((columns["sharding"] > 0) | (name != "shard_group"))
     columns = derived({**columns, name: usual}, run)
     return {**evaluate_placed(run, columns, constants_for(run)), "differs": differs}
 
 
-def _placement(name: str, time: float, plain: Columns, capacity: float) -> str:
-    what = "in one group" if name == "shard_group" else "in the recipe's order"
+def _against_plain(name: str, time: float, plain: Columns, capacity: float) -> str:
+    what = PLAIN[name]
     peak, other = float(plain["peak_bytes"]), float(plain["time_s"])
     if peak > capacity:
         return f"fit: {what} the same layout needs {peak / GIB:.1f} of {_gib(capacity)}"
