@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.colors import to_hex
 
-from course import batch
+from course import batch, records
 from course.errors import UserError
-from course.explorers.batch import ordered
+from course.explorers.batch import SCHEDULES, ordered
 from course.pictures.batch import COLOURS, IDLE, PALE, Timeline, timelines
 from course.simulators.pipeline import BACKWARD, FORWARD, WEIGHT, Pipeline, Work, simulate, zero_bubble_ahead
 
@@ -75,10 +76,9 @@ def test_even_stages(kind, stages, rounds, chunks, forward, backward):
 
 
 @SMALL
-@given(counts, st.integers(0, 8), times, times, times)
-def test_zero_bubble(stages, more, forward, inputs, weights):
-    """Exact where the weights' part is the shortest and the pipeline is filled; else the formula is too short."""
-    count = stages + more
+@given(counts, st.integers(1, 13), times, times, times)
+def test_zero_bubble(stages, count, forward, inputs, weights):
+    """Exact where the weights' part is the shortest, filled or not; elsewhere the formula may be too short."""
     run = simulate(ordered("zero-bubble", stages, count, 1), forward, inputs, weight=weights)
     arguments = {"micro_batches": count, "pipeline": stages, "stage_forward_time": forward,
                  "input_gradient_time": inputs, "weight_gradient_time": weights}  # fmt: skip
@@ -88,6 +88,53 @@ def test_zero_bubble(stages, more, forward, inputs, weights):
         assert run.makespan >= batch.zero_bubble_time(**arguments)
     assert run.makespan >= batch.synchronous_floor(**arguments)
     assert run.peak_in_flight() == [min(stages, count)] * stages
+
+
+def test_printed_bubbles_are_those_of_the_simulated_schedules():
+    """Profiled parts and sends of three models: 16 printed rates to every printed digit."""
+    small = [row for row in records.pipelines() if row["pp"] * row["micro_batches"] <= 1024]
+    assert len(small) == 8
+    for row in small:
+        stages, count, send = row["pp"], row["micro_batches"], row["send_ms"]
+        forward, inputs, weights = (row[f"{part}_ms"] for part in ("forward", "input_gradient", "weight_gradient"))
+        work = count * (forward + inputs + weights)
+        whole = simulate(ordered("1f1b", stages, count, 1), forward, inputs + weights, send)
+        split = simulate(ordered("zero-bubble", stages, count, 1), forward, inputs, send, weight=weights)
+        assert round(1 - work / whole.makespan, 4) == row["bubble_1f1b"]
+        assert round(1 - work / split.makespan, 4) == row["bubble_zb_h1"]
+
+
+HEX = {colour.lower(): kind for palette in (COLOURS, PALE) for kind, colour in palette.items()}
+PICTURE = Timeline()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(list(SCHEDULES.values())), st.lists(st.tuples(times, times, times), min_size=1, max_size=5),
+       st.integers(1, 3), st.integers(2, 3), st.integers(0, 3))  # fmt: skip
+def test_the_drawn_bars_are_the_simulated_pieces(kind, stages, rounds, chunks, send):
+    """Every bar read back from the drawn collection: its row, kind, start and end, for uneven stages and sends."""
+    forward, inputs, weights = (list(map(float, column)) for column in zip(*stages, strict=True))
+    count = rounds * len(stages) if kind == "interleaved" else rounds + 1
+    split = {"weight": weights} if kind == "zero-bubble" else {}
+    run = simulate(ordered(kind, len(stages), count, chunks), forward, inputs, send, **split)
+    PICTURE.update(finding="f", runs={"one": run})
+    paths = [path.vertices for path in PICTURE.bars.get_paths()]
+    colours = [to_hex(colour) for colour in PICTURE.bars.get_facecolor()]
+    left, right, top = (np.array([pick(box) for box in paths]) for pick in
+                        (lambda box: box[:, 0].min(), lambda box: box[:, 0].max(), lambda box: box[:, 1].min()))
+    rows = [place for place, colour in enumerate(colours) if colour == IDLE and right[place] > 8]  # not the legend's
+    assert len(rows) == len(stages)
+    start, scale = left[rows[0]], (right[rows[0]] - left[rows[0]]) / float(run.makespan)
+    shown = sorted(
+        (row, HEX[colours[place]], round(float((left[place] - start) / scale), 6),
+         round(float((right[place] - start) / scale), 6))
+        for place in range(len(paths)) if colours[place] in HEX
+        for row, idle in enumerate(rows) if abs(top[place] - top[idle]) < 1e-9
+    )  # fmt: skip
+    assert shown == sorted(
+        (stage, work.kind, round(float(run.start(stage, work)), 6), round(float(run.finish(stage, work)), 6))
+        for stage, order in enumerate(run.orders) for work in order
+    )  # fmt: skip
 
 
 @SMALL
