@@ -131,6 +131,10 @@ def test_torchtitan_itself_loads_the_configuration(tmp_path, monkeypatch):
         ("megatron", Layout(data=4, pipeline=2, sharding="zero2"), "ZeRO-2 across a pipeline", {"sharding": "zero1"}),
         ("megatron", Layout(data=4, pipeline=2, sharding="zero3"), "ZeRO-3 across a pipeline", {"sharding": "zero1"}),
         ("megatron", Layout(data=4, pipeline=2, schedule="gpipe"), "no gpipe schedule", {"schedule": "1f1b"}),
+        ("megatron", Layout(data=4, pipeline=2, schedule="zero-bubble"), "no zero-bubble schedule",
+         {"schedule": "1f1b"}),
+        ("torchtitan", Layout(data=4, pipeline=2, schedule="zero-bubble"), "ZBVZeroBubble, hold several chunks",
+         {"schedule": "1f1b"}),
         ("megatron", Layout(data=4, tensor=2, order=("data", "tensor", "context", "pipeline")), "cannot place", {}),
     ],
 )  # fmt: skip
