@@ -205,7 +205,7 @@ def test_a_bucket_of_several_layers_waits_for_the_lowest(layers: int) -> None:
     columns = from_layout(run.layout, run)
     constants, shape = constants_for(run), stages(run, columns)
     link = links(run, columns, constants, run.layout.order)
-    forward, backward = (float(one[0]) for one in cover(run, kinds(run, columns, shape, link, constants)))
+    forward, backward = (float(one[0]) for one in cover(run, columns, kinds(run, columns, shape, link, constants)))
     traffic = predict(run)["step"]["communication"]["data"]
     one = traffic["total_s"] * layers / 32
     step = bucketed_step(

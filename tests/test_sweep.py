@@ -187,6 +187,7 @@ LAST = [
     ({}, Layout(pipeline=3, data=4, schedule="interleaved", interleave=2, micro_batch=6),
      ["pipeline", "tensor", "interleave", "micro_batch"], "rounds", "More micro-batches help"),
     ({"devices": 1}, Layout(schedule="interleaved", interleave=2), ["interleave"], "interleave", "or neither"),
+    ({"devices": 1}, Layout(schedule="zero-bubble"), ["schedule"], "split_backward", "Hold pipeline above 1"),
     ({}, Layout(data=12, shard_group=5), ["shard_group"], "shard_group", "divides data x context"),
     ({}, Layout(data=6, expert=2), ["expert"], "no_experts", "Leave expert and expert_tensor at 1"),
     ({"memory": "1.0e9"}, None, [], "memory", "The smallest legal layout"),

@@ -78,8 +78,9 @@ def ranked_by(run: Run, ties: int = 0) -> str:
         f"the best, {100 * MODEL_ERROR:g} %, "
         + ("that meet the goal where it does, " if goal.days or goal.budget_accelerator_hours else "")
         + f"are ties{f' (here {ties:,})' if ties else ''}: fewest axes above 1 first, replicas not counted, then the "
-        "smallest model-parallel group, the least sharding, the fewest chunks a stage, a whole backward before a "
-        "split one, the shortest time, the least memory"
+        "smallest model-parallel group, the least sharding, the fewest chunks a stage, "
+        + ("a whole backward before a split one, " if run.software.split_backward else "")
+        + "the shortest time, the least memory"
     )
 
 

@@ -145,7 +145,7 @@ def _steps(axes: Axes) -> list[Step]:
         Step(degrees, every(degrees), ("devices", "heads", "kv_heads", "ffn", "shared_ffn", "context")),
         Step(micro, every(micro), ("batch",)),
         Step(schedule, one_stage_has_no_schedule,
-             ("layers", "stage_layers", "interleave", "rounds", "few_micro_batches")),
+             ("layers", "stage_layers", "interleave", "rounds", "few_micro_batches", "split_backward")),
         Step(experts, experts_split_as_the_rest_does, ("no_experts", "experts", "expert_ffn", "expert_fold")),
         Step(tail, nobody_to_share_with, None),
     ]  # fmt: skip
