@@ -1,0 +1,154 @@
+"""Figures between cells: efficiency, curves, shares. What may not be divided is refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from course.errors import UserError
+from course.lab.report import Report
+
+__all__ = ["curve", "efficiency", "exposed_share", "flops_per_step", "median_s", "refused", "share_of_wait"]
+
+Cell = Mapping[str, Any]
+
+
+def median_s(cell: Cell) -> float:
+    """Median step time in s. Raises UserError where the cell has none."""
+    time = (cell.get("step_time_s") or {}).get("p50")
+    if time is None:
+        why = f": {cell['reason']}" if cell.get("reason") else ""
+        raise UserError(f"{cell['id']} has no step time ({cell['status']}{why}).")
+    return float(time)
+
+
+def refused(baseline: Cell, scaled: Cell) -> str | None:
+    """Why the efficiency of `scaled` against `baseline` means nothing, in one sentence; None where it may be formed.
+
+    >>> one = {"id": "a", "work_unit": "one update of 8 sequences", "devices": 1, "engine": "torch"}
+    >>> refused(one, {**one, "id": "b", "work_unit": "one update of 16 sequences"})
+    'a does "one update of 8 sequences" and b "one update of 16 sequences": different work units are not divided'
+    """
+    if baseline.get("work_unit") != scaled.get("work_unit"):
+        return (
+            f'{baseline["id"]} does "{baseline.get("work_unit")}" and {scaled["id"]} "{scaled.get("work_unit")}": '
+            "different work units are not divided"
+        )
+    if baseline.get("engine") != scaled.get("engine"):
+        return f"{baseline['id']} ran on {baseline.get('engine')} and {scaled['id']} on {scaled.get('engine')}"
+    places = [cell.get("placement") or {} for cell in (baseline, scaled)]
+    kinds = {str(place.get("accelerator")) for place in places}
+    kinds |= {str(name) for place in places for name in place.get("accelerators") or ()}
+    if len(kinds) > 1:
+        return f"the devices differ ({', '.join(sorted(kinds))}): a speedup would mix them with the scaling"
+    if (baseline.get("host") or 0) != (scaled.get("host") or 0):
+        return f"{baseline['id']} and {scaled['id']} were measured on different hosts"
+    for cell, place in zip((baseline, scaled), places, strict=True):
+        if place.get("shared_cores") and not place.get("pinned"):
+            return f"the {cell['devices']} ranks of {cell['id']} share {place.get('cores')} cores and are not pinned"
+    each = [place.get("cores_per_device") for place in places]
+    if None not in each and each[0] != each[1]:
+        return (
+            f"a device of {baseline['id']} had {each[0]:g} cores and one of {scaled['id']} {each[1]:g}: pin the "
+            "baseline to one core"
+        )
+    return None
+
+
+def efficiency(baseline: Cell, scaled: Cell) -> float:
+    """Efficiency of `scaled` against `baseline`: strong, or weak where the work unit is a device's.
+
+    Raises UserError with the sentence of `refused`, and where a cell has no step time.
+    """
+    why = refused(baseline, scaled)
+    if why:
+        raise UserError(f"No efficiency: {why}.")
+    before, after = median_s(baseline), median_s(scaled)
+    if scaled["family"] == "weak" and baseline["family"] == "weak":
+        return before / after
+    from course.mfu import scaling_efficiency  # with sympy: a launcher needs none of it
+
+    return float(
+        scaling_efficiency(
+            baseline_time=before,
+            scaled_time=after,
+            baseline_devices=baseline["devices"],
+            scaled_devices=scaled["devices"],
+        )
+    )
+
+
+def curve(report: Report, family: str = "strong", engine: str = "torch", host: int = 0) -> list[dict[str, Any]]:
+    """The points of the scaling curve: each work unit's cells against the one with fewest devices.
+
+    Returns rows of `work_unit`, `batch`, `devices`, `time_s`, `speedup`, `efficiency`, `exposed_share`, `status`;
+    `efficiency` is None with `refused` the reason. Cells with a slowed loader are left out.
+    """
+    found = [cell for cell in report.of(family, engine) if (cell.get("host") or 0) == host and not loader_s(cell)]
+    units: dict[str, list[Cell]] = {}
+    for cell in found:
+        units.setdefault(str(cell["work_unit"]), []).append(cell)
+    rows = []
+    for unit, same in units.items():
+        ordered = sorted(same, key=lambda cell: int(cell["devices"]))
+        for one in ordered:
+            why = refused(ordered[0], one)
+            value = None if why else efficiency(ordered[0], one)
+            rows.append({
+                "id": one["id"], "work_unit": unit, "batch": one["global_batch_sequences"],
+                "devices": one["devices"], "time_s": median_s(one),
+                "speedup": None if why else median_s(ordered[0]) / median_s(one),
+                "efficiency": value, "refused": why, "exposed_share": exposed_share(one), "status": one["status"],
+            })  # fmt: skip
+    return sorted(rows, key=lambda row: (row["batch"], row["devices"]))
+
+
+def loader_s(cell: Cell) -> float:
+    """Seconds a slowed loader slept before each step of the cell; 0 where nothing was slowed."""
+    return float((cell.get("request") or {}).get("loader_s") or 0.0)
+
+
+def exposed_share(cell: Cell) -> float | None:
+    """Exposed communication over step time, by the difference to steps that do not synchronise; None if not measured.
+
+    >>> exposed_share({"exposed_communication_s": 0.005, "step_time_s": {"p50": 0.02}})
+    0.25
+    """
+    exposed, time = cell.get("exposed_communication_s"), (cell.get("step_time_s") or {}).get("p50")
+    return None if exposed is None or not time else max(0.0, float(exposed)) / float(time)
+
+
+def share_of_wait(cell: Cell) -> float | None:
+    """Waiting for input over step time; None if not measured."""
+    waited, time = cell.get("input_wait_s"), (cell.get("step_time_s") or {}).get("p50")
+    return None if waited is None or not time else float(waited) / float(time)
+
+
+def peak_matmul(cells: Iterable[Cell], engine: str, precision: str) -> float | None:
+    """The best matmul rate one device reached in these cells, FLOP/s: the measured peak."""
+    rates = [
+        float(cell["matmul_flops_per_s"]) for cell in cells
+        if cell["family"] == "matmul" and cell["engine"] == engine and cell["matmul_flops_per_s"]
+        and (cell.get("precision") or precision) == precision
+    ]  # fmt: skip
+    return max(rates, default=None)
+
+
+def flops_per_step(request: Mapping[str, Any]) -> float:
+    """FLOPs of one step by the convention `full_attention`: 6 a matmul parameter and token, attention's full square.
+
+    >>> one = {"model": {"layers": 4, "hidden": 128, "heads": 4, "ffn": 512, "vocabulary": 512},
+    ...        "global_batch_sequences": 2, "sequence_length": 64}
+    >>> flops_per_step(one) == 128 * (6 * (4 * (4 * 128**2 + 2 * 128 * 512) + 128 * 512) + 12 * 4 * 128 * 64)
+    True
+    """
+    model, length = request["model"], request["sequence_length"]
+    weights = model["layers"] * (4 * model["hidden"] ** 2 + 2 * model["hidden"] * model["ffn"])
+    weights += model["hidden"] * model["vocabulary"]
+    from course.estimate import full_attention
+
+    each = full_attention(
+        matmul_parameters=weights, layers=model["layers"], heads=model["heads"],
+        head_size=model["hidden"] // model["heads"], sequence_length=length,
+    )  # fmt: skip
+    return float(each * request["global_batch_sequences"] * length)

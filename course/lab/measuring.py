@@ -1,0 +1,294 @@
+"""Measure the cells of the protocol, launch by launch; the report is whole on disk after every cell."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from course.errors import UserError
+from course.lab import finish, launch, legality, machine, protocol
+from course.lab.causes import Beat
+from course.lab.noise import loudness
+from course.lab.progress import Progress, duration
+from course.lab.report import Cell, Report, load, write
+
+__all__ = ["ATTEMPTS", "COLLECTIVE_TIMEOUT_S", "groups", "measure"]
+
+ATTEMPTS = 3
+"""How often a noisy cell is measured at most; the quietest counts."""
+
+COLLECTIVE_TIMEOUT_S = 30
+LAUNCH_S = 4.0
+REPEAT_SHARE = 0.5
+REPEAT_LEAST_S = 20.0
+"""Repeats may take this share of the time that the first pass took, or so many seconds."""
+
+Requests = Sequence[protocol.Request]
+Planner = Callable[[str, int, Path, int, Sequence[int]], launch.Plan]
+
+
+def measure(
+    output: str | Path | None = None, *, engine: str | None = None, quick: bool = False,
+    families: Iterable[str] | None = None, requests: Requests | None = None, grid: bool | None = None,
+    traces: str | Path | None = None, here: Mapping[str, Any] | None = None, attempts: int = ATTEMPTS,
+    collective_timeout_s: float = COLLECTIVE_TIMEOUT_S, silence_s: float | None = None, show: bool = True,
+    planner: Planner = launch.plan,
+) -> Report:  # fmt: skip
+    """Measure scaling on the devices that are there and return the report.
+
+    Args:
+        output: the report's file; it is whole at every moment, and what it holds already is not measured again (cells
+            that failed are). Without it the report is only returned.
+        engine: "torch" or "jax"; None for all that are installed.
+        quick: fewer cells and steps, about a third of the time.
+        families: only these (`report.FAMILIES`); grid: whether to measure layouts of more ranks than there are devices.
+        requests: these cells instead of the protocol's, as `protocol.training` makes them.
+        traces: a folder for traces of a few steps, one a cell: all-reduce, all-gather and a pipeline, by Torch.
+        here: the machine; found out when None.
+        attempts: how often a noisy cell is measured at most.
+        collective_timeout_s: how long ranks wait for each other; silence_s how long without any sign of them.
+        show: whether to tell on stderr how far it is.
+        planner: makes the commands of a launch; tests put their own workers here.
+
+    Raises:
+        UserError: an engine is unknown or not installed, or the file holds the report of another machine.
+    """
+    if requests is None:
+        for name in [engine] if engine else machine.engines() or ["torch"]:
+            machine.require(name)
+    about = dict(machine.devices() if here is None else here)
+    wanted = list(requests) if requests is not None else [
+        cell for name in ([engine] if engine else machine.engines())
+        for cell in protocol.cells(about, quick, name, families, grid)
+    ]  # fmt: skip
+    if traces is not None:
+        wanted = _traced(wanted, Path(traces))
+    run = _Run(about, output, show, collective_timeout_s, silence_s, planner)
+    todo = [request for request in wanted if not run.has(request)]
+    run.start(todo, len(wanted) - len(todo))
+    try:
+        for group in groups(todo):
+            run.group(group)
+        run.repeat(wanted, attempts)
+    finally:
+        run.progress.close()
+    run.sort(wanted)
+    return run.report
+
+
+def groups(requests: Requests) -> list[list[protocol.Request]]:
+    """Cells that one launch measures: the same engine, processes, devices and pinning, in the order given.
+
+    >>> here = {"kind": "cpu", "cores": 2}
+    >>> [[cell["devices"] for cell in group] for group in groups([protocol.training(here, "torch", "strong", n, 8)
+    ...                                                           for n in (1, 2, 1)])]
+    [[1, 1], [2]]
+    """
+    found: dict[tuple[Any, ...], list[protocol.Request]] = {}
+    for request in requests:
+        key = (request["engine"], request["processes"], request["devices"], bool(request.get("pin")))
+        found.setdefault(key, []).append(request)
+    return list(found.values())
+
+
+class _Run:
+    """One measurement: the report so far, and how launches are made."""
+
+    def __init__(
+        self, about: dict[str, Any], output: str | Path | None, show: bool, collective_timeout_s: float,
+        silence_s: float | None, planner: Planner,
+    ) -> None:  # fmt: skip
+        self.about, self.output, self.show, self.planner = about, output, show, planner
+        self.collective_timeout_s = collective_timeout_s
+        self.silence_s = collective_timeout_s + launch.SILENCE_BEYOND_COLLECTIVES_S if silence_s is None else silence_s
+        self.report = Report(about)
+        self.took_s = 0.0
+        self.progress = Progress(0.0, 0, show=False)
+        if output is not None:
+            path = Path(output)
+            if path.is_dir() or not path.parent.is_dir():
+                raise UserError(
+                    f"{path.name} cannot be written there. Give the path of a JSON file in a folder that exists."
+                )
+            if path.exists() and path.stat().st_size:
+                self.report = _resumed(path, about)
+
+    def has(self, request: protocol.Request) -> bool:
+        """Whether the report holds this cell, measured as asked; what failed is tried again."""
+        if request["id"] not in self.report:
+            return False
+        cell = self.report[request["id"]]
+        if request["trace"] and not Path(request["trace"]).exists():
+            return False
+        return cell["status"] not in ("failed", "timeout") and _same(cell.get("request"), request)
+
+    def start(self, todo: Requests, there: int) -> None:
+        guess = sum(map(protocol.seconds, todo)) + LAUNCH_S * len(groups(todo))
+        self.progress = Progress(guess, len(todo), show=self.show)
+        if there:
+            self.progress.say(f"{there} cells are in {Path(str(self.output)).name} already and are not measured again.")
+        if todo:
+            self.progress.say(f"{len(todo)} cells to measure, about {duration(guess)} on a quiet machine.")
+
+    def group(self, requests: Requests, again: bool = False) -> None:
+        """Measure one group, in a new launch after each failure."""
+        pending = []
+        for request in requests:
+            why = legality.refusal(request, self.about)
+            if why:
+                self.keep(finish.failed(request, self.about, "refused", why), request)
+            else:
+                pending.append(request)
+        while pending:
+            done: set[str] = set()
+            outcome = self.launch(pending, done, again)
+            failure = outcome.failure
+            pending = [request for request in pending if request["id"] not in done]
+            if failure is None or not pending:
+                return
+            lost = [request for request in pending if request["id"] == failure.cell] if outcome.started else pending
+            for request in lost or pending[:1]:
+                if not again:
+                    self.keep(finish.failed(request, self.about, failure.status, failure.reason), request)
+            gone = {request["id"] for request in lost or pending[:1]}
+            pending = [request for request in pending if request["id"] not in gone]
+            if pending and not again:
+                self.progress.say(
+                    f"{failure.cell or 'the launch'}: {failure.reason}. The other cells go on in a new launch."
+                )
+
+    def launch(self, requests: Requests, done: set[str], again: bool) -> launch.Outcome:
+        first, names = requests[0], {request["id"]: request for request in requests}
+        guess = sum(map(protocol.seconds, requests)) + LAUNCH_S
+
+        def on_cell(line: dict[str, Any]) -> None:
+            request = names[line["id"]]
+            done.add(line["id"])
+            cell = finish.finished(request, line, self.about, self.serial(request))
+            if again and request["id"] in self.report:
+                cell = _quieter(self.report[request["id"]], cell)
+            self.keep(cell, request, tell=not again)
+
+        with tempfile.TemporaryDirectory(prefix="course-lab-") as name:
+            folder, config = Path(name), Path(name, "config.json")
+            config.write_text(json.dumps({
+                "engine": first["engine"], "folder": name, "collective_timeout_s": self.collective_timeout_s, "seed": 0,
+                "threads": 1, "cells": list(requests),
+            }), encoding="utf-8")  # fmt: skip
+            ranks = int(first["processes"])
+            pin = _cores()[:ranks] if first.get("pin") else ()
+            outcome = launch.launch(
+                self.planner(first["engine"], ranks, config, 1, pin), folder, list(names), ranks=ranks,
+                timeout_s=300 + 20 * guess, silence_s=self.silence_s, on_cell=on_cell,
+                on_beat=lambda beat: self.heard(beat, names.get(beat.cell)),
+            )  # fmt: skip
+        self.took_s += outcome.seconds
+        return outcome
+
+    def heard(self, beat: Beat, request: protocol.Request | None) -> None:
+        if request is not None:
+            self.progress.at(beat.cell, beat.step, protocol.seconds(request), request["steps"])
+
+    def serial(self, request: protocol.Request) -> Cell | None:
+        """The cell of one device, by the same engine, that trained on the same batches; None where there is none."""
+        keys = ("engine", "model", "sequence_length", "global_batch_sequences", "precision", "loss_steps")
+        for cell in self.report:
+            other = cell.get("request") or {}
+            if cell["devices"] == 1 and cell.get("loss") is not None and all(
+                other.get(key) == request[key] for key in keys
+            ) and other.get("micro_batches") == 1 and cell["id"] != request["id"]:  # fmt: skip
+                return cell
+        return None
+
+    def keep(self, cell: Cell, request: protocol.Request, tell: bool = True) -> None:
+        """Put a cell into the report and the report on disk."""
+        report = self.report.with_cell(cell)
+        self.report = Report(report.machine, finish.rated(report.cells, self.about))
+        if self.output is not None:
+            write(self.output, self.report)
+        if tell:
+            self.progress.finished(str(cell["id"]), protocol.seconds(request), _said(cell))
+
+    def sort(self, wanted: Requests) -> None:
+        """Cells in the order in which they were asked for, behind those of earlier calls."""
+        places = {request["id"]: place for place, request in enumerate(wanted)}
+        cells = sorted(self.report.cells, key=lambda cell: places.get(cell["id"], -1))
+        if cells != self.report.cells:
+            self.report = Report(self.report.machine, cells)
+            if self.output is not None:
+                write(self.output, self.report)
+
+    def repeat(self, wanted: Requests, attempts: int) -> None:
+        """Measure noisy cells again, and keep the quietest of all attempts."""
+        allowed = max(REPEAT_LEAST_S, REPEAT_SHARE * self.took_s)
+        for attempt in range(2, attempts + 1):
+            noisy = [request for request in wanted if request["id"] in self.report
+                     and self.report[request["id"]]["status"] == "noisy"]  # fmt: skip
+            before = self.took_s
+            chosen, guess = [], 0.0
+            for request in noisy:  # as many as the time allows, in the protocol's order
+                guess += protocol.seconds(request)
+                if guess < allowed:
+                    chosen.append(request)
+            if not chosen:
+                return
+            self.progress.say(f"{len(chosen)} noisy cells are measured again, attempt {attempt} of {attempts}.")
+            for group in groups(chosen):
+                self.group(group, again=True)
+            allowed -= self.took_s - before
+
+
+def _quieter(old: Cell, new: Cell) -> Cell:
+    """The better of two attempts at a cell, with the number of attempts among its noise figures."""
+    attempts = int((old.get("noise") or {}).get("attempts") or 1) + 1
+    better = new if new["status"] == "ok" or (
+        new["status"] == "noisy" and loudness(new.get("noise")) < loudness(old.get("noise"))
+    ) else old  # fmt: skip
+    return {**better, "noise": {**(better.get("noise") or {}), "attempts": attempts}}
+
+
+def _resumed(path: Path, about: Mapping[str, Any]) -> Report:
+    report = load(path)
+    for key in ("kind", "accelerator", "cores", "gpus", "versions"):
+        if report.machine.get(key) != about.get(key):
+            raise UserError(
+                f"{path.name} was measured on another machine ({key} differs): its cells cannot be gone on with. Give "
+                "another file, and `course lab merge` to join the two."
+            )
+    return report
+
+
+def _same(one: Any, other: Mapping[str, Any]) -> bool:
+    """Whether two requests ask for the same; a trace is an addition to a measurement, not a part of it."""
+    asked = {**other, "trace": None}
+    return bool(json.loads(json.dumps(one)) == json.loads(json.dumps(asked)))
+
+
+def _said(cell: Cell) -> str:
+    if cell["status"] in ("ok", "noisy"):
+        time = (cell.get("step_time_s") or {}).get("p50")
+        shown = "measured" if time is None else f"{1e3 * time:,.2f} ms"
+        return shown if cell["status"] == "ok" else f"{shown}, noisy ({cell['reason']})"
+    return f"{cell['status']}, {cell['reason']}"
+
+
+def _traced(requests: Requests, folder: Path) -> list[protocol.Request]:
+    """Ask for traces of one cell of each kind of communication, at the largest count of devices that is not shared."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = [request for request in requests if request["devices"] > 1 and (
+        (request["family"] in ("layout", "pipeline") and not str(request["id"]).endswith("-processes"))
+        or (request["family"] == "strong" and request["alternate"])
+    ) and request["devices"] == 2]  # fmt: skip
+    chosen = {request["id"] for request in kinds}
+    return [
+        {**request, "trace": str((folder / f"{request['id']}.json").resolve())} if request["id"] in chosen else request
+        for request in requests
+    ]
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
