@@ -16,7 +16,7 @@ from course.formula import Formula
 
 __all__ = ["STEPS", "find", "formulas"]
 
-STEPS = ("estimate", "constrain", "shard", "place", "batch", "mfu", "overlap", "predict")
+STEPS = ("estimate", "constrain", "shard", "place", "batch", "mfu", "overlap", "predict", "scaling")
 """Modules in the order of the course; a formula that a later step imports belongs to the earlier one."""
 
 

@@ -19,7 +19,8 @@ from course.questions.kinds import Question
 __all__ = ["STEPS", "Registry", "default"]
 
 STEPS = (
-    "start", "estimate", "constrain", "shard", "place", "batch", "mfu", "overlap", "sweep", "scale", "lab", "interview",
+    "start", "estimate", "constrain", "shard", "place", "batch", "mfu", "overlap", "sweep", "scaling", "lab",
+    "interview",
 )  # fmt: skip
 """Steps in the order of the course; one that has no module yet is passed over."""
 

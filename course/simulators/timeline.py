@@ -26,6 +26,8 @@ class Timeline:
     schedule: Schedule
     blocking: frozenset[Hashable]
     """The tasks on the compute stream that are communication."""
+    tasks: tuple[Task, ...] = ()
+    """What was scheduled, for those who ask what waited for what."""
 
     @property
     def step_time(self) -> Time:
@@ -70,7 +72,7 @@ def two_streams(tasks: Iterable[Task], blocking: Collection[Hashable] = ()) -> T
             raise ValueError(
                 f"task {task.name!r} runs on {task.resource!r}; the streams are {COMPUTE} and {COMMUNICATION}"
             )
-    return Timeline(run(listed), frozenset(blocking))
+    return Timeline(run(listed), frozenset(blocking), tuple(listed))
 
 
 def bucketed_step(

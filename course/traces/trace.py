@@ -32,7 +32,8 @@ class Collective:
     """Seconds after the start of what is counted."""
     seconds: float
     payload_bytes: int | None
-    """Bytes of one rank's whole buffer, None where the trace does not say."""
+    """Bytes of one rank's whole buffer where both sides were recorded, else what it put in (of an all-gather its part);
+    None where the trace does not say."""
     group_size: int | None
     """Ranks that took part, None where the trace does not say."""
 
@@ -175,7 +176,7 @@ class Trace:
 
     @property
     def exposed_s(self) -> float:
-        """Seconds of communication in which nothing was computed: what it adds to the step."""
+        """Seconds of communication in which nothing was computed; a step without it could wait for something else."""
         return length(self.exposed)
 
     @property
