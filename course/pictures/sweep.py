@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -53,6 +55,55 @@ def sweep(document: Mapping[str, Any], counts: Sequence[Point], goal: Goal) -> F
     with rc_context(dict(STYLE)):
         _memory(above, document)
         _hours(below, counts, goal)
+    return made
+
+
+def further_axes(bought: Sequence[Sequence[float]], finding: str) -> Figure:
+    """What each further axis buys: one thin line a question, and the median of those in which something fits.
+
+    Args:
+        bought: for each question the best step time with at most 0, 1, 2, … axes over the best of all; NaN: none fits.
+        finding: the title.
+
+    >>> further_axes([[1.3, 1.0], [float("nan"), 1.0]], "One axis is enough").axes[0].get_xlabel()
+    'axes that split a replica, at most'
+    """
+    made, (axes,) = figure(8.5, 4.2)
+    table = np.array(bought, float)
+    with rc_context(dict(STYLE)):
+        for line in table:
+            axes.plot(100 * (line - 1), color=GREY, alpha=0.5, linewidth=1, marker=".")
+        axes.plot(100 * (np.nanmedian(table, axis=0) - 1), color=BLUE, linewidth=3, marker="o", label="median")
+        axes.plot([], [], color=GREY, marker=".", label="one question")
+        axes.set_xticks(range(table.shape[1]))
+        axes.set_xlabel("axes that split a replica, at most")
+        axes.set_ylabel("step time over the best (% more)")
+        axes.set_title(finding)
+        axes.legend()
+    return made
+
+
+def ordered_rightly(edges: Sequence[float], shares: Sequence[float], finding: str) -> Figure:
+    """How often a prediction orders two layouts rightly, by how far apart it says they are.
+
+    Args:
+        edges: of the gaps predicted, one more than `shares`.
+        shares: of the pairs in each gap that were ordered as measured.
+        finding: the title.
+
+    >>> ordered_rightly([0, 0.1, 0.5], [0.5, 0.9], "Wide gaps are safe").axes[0].get_ylabel()
+    'pairs ordered rightly (%)'
+    """
+    made, (axes,) = figure(8.5, 3.8)
+    names = [f"{100 * low:g} to {100 * high:g}" for low, high in pairwise(edges)]
+    with rc_context(dict(STYLE)):
+        axes.bar(names, [100 * share for share in shares], color=BLUE, width=0.6)
+        axes.axhline(50, color=VERMILION, linestyle="--", label="a coin")
+        axes.set_ylim(0, 110)
+        axes.set_xlabel("predicted to be so many per cent apart")
+        axes.set_ylabel("pairs ordered rightly (%)")
+        axes.set_title(finding)
+        axes.legend(loc="upper left")
     return made
 
 
