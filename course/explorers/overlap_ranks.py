@@ -117,8 +117,9 @@ def tails_view(
     spread, stalls = waits(ranks)
     both = [waits(count) for count in RANKS]
     return View(
-        f"{ranks:,} ranks: a step waits {spread:.3g} ms for the slowest, {of_step(spread)} of it, where {mean_ms:g} ms "
-        f"are the mean rank's. Stalls cost {stalls:.3g} ms a step by themselves.",
+        f"{ranks:,} ranks, {mean_ms:g} ms on the mean rank, spread {fresh:g} % drawn each step, {lasting:g} % lasting: "
+        f"a step waits {spread:.3g} ms for the slowest, {of_step(spread)} of it. Stalls cost {stalls:.3g} ms a step by "
+        "themselves.",
         ("ranks", "m_n", "wait (ms)", "of the step", "stalls (ms)"),
         tuple((f"{count:,}", f"{overlap.expected_maximum(count):.2f}", f"{waits(count)[0]:.3g}",
                of_step(waits(count)[0]), f"{waits(count)[1]:.3g}") for count in sorted({8, 64, 1024, 16384, ranks})),

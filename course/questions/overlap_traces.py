@@ -232,8 +232,8 @@ _waited = Judgement(
     prompt=(
         "A trace of one device. An all-reduce A runs from 40 to 80 ms; a matmul runs from 60 to 95, the next from 95 "
         "on. An all-gather B runs from 100 to 130, when all else is done; a matmul begins at 130. An all-to-all C runs "
-        "from 150 to 195; then nothing runs until a matmul begins at 220. Of which one may you expect that the device "
-        "goes on earlier if it gets shorter?"
+        "from 150 to 195; then nothing runs until the host, which waits for nothing on the device, launches a matmul "
+        "at 220. Of which one may you expect that the device goes on earlier if it gets shorter?"
     ),
     choices={"a": "A", "b": "B", "c": "C"},
     reasons={
@@ -250,12 +250,12 @@ _waited = Judgement(
     ),
     hints=(
         "For each, look at the next matmul: does it begin as the collective ends?",
-        "One that began earlier did not wait for it; one that begins long after waited for something else.",
+        "One that began earlier did not wait for it; one that was launched only later waited for the host.",
         "Only one is followed at once.",
     ),
     difficulty=1,
     minutes=3,
-    source="the trace of rank 0 of 128: two of five collectives were not followed at once",
+    source="the trace of rank 0 of 128: after one of five collectives the next kernel was launched 18 ms later",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (_share, _function, _rate, _who, _network, _waited)
