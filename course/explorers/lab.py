@@ -18,7 +18,7 @@ from course.lab.figures import curve, median_s
 from course.lab.fitting import Fit, Prediction, fit, predict
 from course.lab.held import held_bytes, parameters_held
 from course.lab.legality import refusal
-from course.lab.points import scaled, twins
+from course.lab.points import scaled, twins, unseen
 from course.lab.protocol import CPU_MODEL, training
 from course.lab.report import Cell, Report
 from course.pictures.lab import PARTS
@@ -32,6 +32,9 @@ __all__ = [
 ]  # fmt: skip
 
 ALL, ONE = "all", "one"
+BARE = 1.5
+"""Above so many bare all-reduces, what several devices pay is no message: they wait for each other or for memory."""
+
 KNOWN = {"all other steps and the messages": ALL, "steps of one device and the messages": ONE}
 
 
@@ -41,13 +44,15 @@ STATISTICS = {"median": "p50", "fast steps (P10)": "p10", "slow steps (P90)": "p
 def strong_curve_view(statistic: str, overhead: float) -> View:
     """The strong curve of the most devices in the report at hand, by a statistic, with more overhead a step.
 
+    The batch that is predicted later is left out.
+
     Args:
         statistic: "p10", "p50" or "p90" of the steps, on both sides.
         overhead: ms added to every step on both sides.
     """
     if overhead < 0:
         raise UserError("overhead (ms added to every step) must be 0 or more.")
-    report = at_hand()
+    report = unseen(at_hand())
     alone = {row["batch"]: report[row["id"]] for row in curve(report) if row["devices"] == 1}
     points = [row for row in scaled(report) if row["batch"] in alone]
     devices = points[0]["devices"]
@@ -182,9 +187,12 @@ def next_limit_view(
     largest = after.largest()
     told = max(row["devices"] for row in curve(report))
     beyond = f" No more than {told} devices were measured: this is drawn beyond the data." if count > told else ""
+    named = "is the next limit"
+    if largest == "communication" and fitted.visible > BARE:
+        named = f"holds waiting too (s is {fitted.visible:.1f}), so no limit is named"
     return View(
         f"{1e3 * before.time_s:.1f} ms become {1e3 * after.time_s:.1f}, efficiency {efficiency:.2f} against one "
-        f"device; {largest} takes {after.parts[largest] / after.time_s:.0%} of the step and is the next limit.{beyond}",
+        f"device; {largest} takes {after.parts[largest] / after.time_s:.0%} of the step and {named}.{beyond}",
         ("part", "fitted, ms", "changed, ms", "of the step"),
         tuple(
             (part, f"{1e3 * value:.2f}", f"{1e3 * after.parts[part]:.2f}", f"{after.parts[part] / after.time_s:.0%}")

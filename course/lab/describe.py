@@ -113,7 +113,7 @@ def _layout(cell: Cell) -> list[str]:
     placed = (cell["placement"] or {}).get("shared_cores")
     return [
         _name(cell), str(cell["devices"]), _times(cell)[1] + (" (shared)" if placed else ""),
-        _number(cell["tokens_per_s"], 1, 0), _percent(cell["mfu"]), _percent(cell["idle_share"]),
+        _number(cell["tokens_per_s"], 1, 0), _percent(None if placed else cell["mfu"]), _percent(cell["idle_share"]),
         _number(held, 1 / 2**20), _number(peak, 1024), "-" if difference is None else f"{difference:.0e}",
         str(cell["status"]),
     ]  # fmt: skip

@@ -8,7 +8,17 @@ from typing import Any
 from course.errors import UserError
 from course.lab.report import Report
 
-__all__ = ["curve", "efficiency", "exposed_share", "flops_per_step", "median_s", "refused", "share_of_wait"]
+__all__ = [
+    "curve", "efficiency", "exposed_range", "exposed_share", "flops_per_step", "median_s", "refused", "share_of_wait",
+]  # fmt: skip
+
+P10_TO_P90 = 2.56
+"""Standard deviations between the 10th and the 90th percentile of a normal distribution."""
+
+OF_MEDIAN = 1.25
+"""Standard error of a median over that of a mean, for a normal distribution."""
+
+NINE_OF_TEN = 1.65
 
 Cell = Mapping[str, Any]
 
@@ -44,8 +54,12 @@ def refused(baseline: Cell, scaled: Cell) -> str | None:
     if (baseline.get("host") or 0) != (scaled.get("host") or 0):
         return f"{baseline['id']} and {scaled['id']} were measured on different hosts"
     for cell, place in zip((baseline, scaled), places, strict=True):
-        if place.get("shared_cores") and not place.get("pinned"):
-            return f"the {cell['devices']} ranks of {cell['id']} share {place.get('cores')} cores and are not pinned"
+        there = int(place.get("cores") or 0) * int(place.get("hosts") or 1)
+        more = bool(there) and int(cell["devices"]) > there  # pinning gives nobody a core that is not there
+        if more or (place.get("shared_cores") and not place.get("pinned")):
+            return f"the {cell['devices']} ranks of {cell['id']} share {place.get('cores')} cores" + (
+                "" if more else " and are not pinned"
+            )
     each = [place.get("cores_per_device") for place in places]
     if None not in each and each[0] != each[1]:
         return (
@@ -111,11 +125,32 @@ def loader_s(cell: Cell) -> float:
 def exposed_share(cell: Cell) -> float | None:
     """Exposed communication over step time, by the difference to steps that do not synchronise; None if not measured.
 
+    Not below 0: what the difference was, and how sure, is `exposed_range`.
+
     >>> exposed_share({"exposed_communication_s": 0.005, "step_time_s": {"p50": 0.02}})
     0.25
     """
     exposed, time = cell.get("exposed_communication_s"), (cell.get("step_time_s") or {}).get("p50")
     return None if exposed is None or not time else max(0.0, float(exposed)) / float(time)
+
+
+def exposed_range(cell: Cell) -> tuple[float, float, float] | None:
+    """Exposed communication by difference, with its sign, and a range of nine in ten, in s; None if not measured.
+
+    A difference of two medians that both vary may come out negative: then nothing was seen above the variation. The
+    range takes steps as independent of each other; whole blocks that were disturbed vary more than it says.
+
+    >>> steps = {"p10": 0.9, "p50": 1.0, "p90": 1.1, "n": 25}
+    >>> cell = {"step_time_s": steps, "extra": {"step_without_exchange_s": {**steps, "p50": 1.02}}}
+    >>> [round(value, 3) for value in exposed_range(cell)]
+    [-0.02, -0.066, 0.026]
+    """
+    both: list[Any] = [cell.get("step_time_s"), (cell.get("extra") or {}).get("step_without_exchange_s")]
+    if any(not time or time.get(key) is None for time in both for key in ("p10", "p50", "p90", "n")):
+        return None
+    errors = [OF_MEDIAN * (time["p90"] - time["p10"]) / P10_TO_P90 / time["n"] ** 0.5 for time in both if time]
+    difference, half = both[0]["p50"] - both[1]["p50"], NINE_OF_TEN * sum(error**2 for error in errors) ** 0.5
+    return float(difference), float(difference - half), float(difference + half)
 
 
 def share_of_wait(cell: Cell) -> float | None:

@@ -131,7 +131,8 @@ def rated(cells: Iterable[Cell], machine: Mapping[str, Any]) -> list[Cell]:
         catalog = catalog_peak(dict(machine), precision)
         cell = {**cell, "peak_flops_per_s": {"measured": measured, "catalog": catalog}}
         time, peak = (cell.get("step_time_s") or {}).get("p50"), catalog or measured
-        if time and peak and cell["family"] not in PARTS and cell.get("request"):
+        shared = (cell.get("placement") or {}).get("shared_cores")  # then there are fewer peaks than ranks
+        if time and peak and cell["family"] not in PARTS and cell.get("request") and not shared:
             share = flops_per_step(cell["request"]) / (time * cell["devices"] * peak)
             cell["mfu"] = share if share <= 1 else None  # above 1 the peak was measured in a worse moment than the step
             cell["flops_convention"] = CONVENTION

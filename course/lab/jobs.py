@@ -2,7 +2,8 @@
 
 A worker reads RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT and one configuration, so that only the
 starting differs. The launcher's care (one launch after a failure, repeats of noisy cells) is for one host; a job
-measures its cells once, and `course lab merge` reads what it left.
+measures its cells once, and `course lab merge` reads what it left. The scripts were run with stand-ins for Slurm, on
+no cluster.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from course.lab.protocol import Request, cells, training
 from course.lab.report import Report
 
 __all__ = ["KINDS", "collect", "configuration", "job"]
+
+HOST_CORES = 4
+"""Cores of a host asked for each accelerator: the rank's own thread, the backward pass's, the network library's."""
 
 CONFIGURATION = "lab-config.json"
 KINDS = ("torchrun", "sbatch")
@@ -185,10 +189,10 @@ def _torchrun(nodes: int, each: int, worker: str) -> str:
     return "\n".join([
         *head,
         f"# Run this file on each of the {nodes} nodes, HEAD being the same node's name everywhere:",
-        "#   HEAD=node-1 sh lab-job.sh",
+        "#   HEAD=node-1 sh lab-job.sh     (PORT=... before it, the same everywhere, where 29500 is taken)",
         ': "${HEAD:?set HEAD to the name of one of the nodes, the same on all of them}"',
         f"torchrun --nnodes {nodes} --nproc-per-node {each} --rdzv-backend c10d --rdzv-id course-lab \\",
-        f'  --rdzv-endpoint "$HEAD:29500" {worker}',
+        f'  --rdzv-endpoint "$HEAD:${{PORT:-29500}}" {worker}',
     ]) + "\n"  # fmt: skip
 
 
@@ -196,15 +200,25 @@ def _sbatch(nodes: int, each: int, worker: str, engine: str, device: str) -> str
     tasks, rank = (1, each) if engine == "torch" else (each, 1)
     head = [
         "#!/bin/bash",
+        "# Submit it from the folder that holds it and lab-config.json, one that all nodes see: the job runs there.",
         "#SBATCH --job-name=course-lab",
+        "##SBATCH --account=NAME",
+        "##SBATCH --partition=NAME",
         f"#SBATCH --nodes={nodes}",
         f"#SBATCH --ntasks-per-node={tasks}",
-        f"#SBATCH --gpus-per-node={each}" if device == "gpu" else f"#SBATCH --cpus-per-task={rank}",
+        *([f"#SBATCH --gpus-per-node={each}"] if device == "gpu" else []),
+        f"#SBATCH --cpus-per-task={rank * (HOST_CORES if device == 'gpu' else 1)}",
+        "#SBATCH --exclusive",
+        "#SBATCH --mem=0",
         "#SBATCH --time=00:30:00",
         "#SBATCH --output=lab-%j.txt",
+        "# Activate the environment that holds the course and its engine here, as on the login node:",
+        "#   source PATH/bin/activate",
         "set -euo pipefail",
+        'export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"  # srun does not take it over by itself',
         "export OMP_NUM_THREADS=1",
         'HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)',
+        'PORT=$((20000 + ${SLURM_JOB_ID:-0} % 10000))  # two jobs on one node take two',
         "mkdir -p lab-results",
     ]
     if engine == "torch":
@@ -212,12 +226,12 @@ def _sbatch(nodes: int, each: int, worker: str, engine: str, device: str) -> str
             "# One task a node; torchrun starts a rank for each of its devices.",
             "srun --kill-on-bad-exit=1 torchrun \\",
             f'  --nnodes {nodes} --nproc-per-node {each} --rdzv-backend c10d --rdzv-id "$SLURM_JOB_ID" \\',
-            f'  --rdzv-endpoint "$HEAD:29500" {worker}',
+            f'  --rdzv-endpoint "$HEAD:$PORT" {worker}',
         ]
     else:
         start = [
             "# One task a device.",
-            'export MASTER_ADDR="$HEAD" MASTER_PORT=29500 WORLD_SIZE="$SLURM_NTASKS"',
+            'export MASTER_ADDR="$HEAD" MASTER_PORT="$PORT" WORLD_SIZE="$SLURM_NTASKS"',
             "srun --kill-on-bad-exit=1 bash -c \\",
             f"  'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec python {worker}'",
         ]

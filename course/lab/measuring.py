@@ -19,7 +19,7 @@ from course.lab.report import Cell, Report, load, write
 __all__ = ["ATTEMPTS", "COLLECTIVE_TIMEOUT_S", "groups", "measure"]
 
 ATTEMPTS = 3
-"""How often a noisy cell is measured at most; the quietest counts."""
+"""How often a noisy cell is measured at most; the quietest counts, and cells of one `alternate` only together."""
 
 COLLECTIVE_TIMEOUT_S = 30
 LAUNCH_S = 4.0
@@ -107,6 +107,7 @@ class _Run:
         self.silence_s = collective_timeout_s + launch.SILENCE_BEYOND_COLLECTIVES_S if silence_s is None else silence_s
         self.report = Report(about)
         self.took_s = 0.0
+        self.held_back: dict[tuple[str, str], dict[str, tuple[Cell, protocol.Request]]] = {}
         self.progress = Progress(0.0, 0, show=False)
         if output is not None:
             path = Path(output)
@@ -169,6 +170,9 @@ class _Run:
             request = names[line["id"]]
             done.add(line["id"])
             cell = finish.finished(request, line, self.about, self.serial(request))
+            if again and request["alternate"]:
+                self.held_back.setdefault(_blocks(request), {})[request["id"]] = cell, request
+                return
             if again and request["id"] in self.report:
                 cell = _quieter(self.report[request["id"]], cell)
             self.keep(cell, request, tell=not again)
@@ -223,23 +227,58 @@ class _Run:
                 write(self.output, self.report)
 
     def repeat(self, wanted: Requests, attempts: int) -> None:
-        """Measure noisy cells again, and keep the quietest of all attempts."""
+        """Measure noisy cells again, with those they alternate with, and keep the quietest of all attempts."""
         allowed = max(REPEAT_LEAST_S, REPEAT_SHARE * self.took_s)
         for attempt in range(2, attempts + 1):
             noisy = [request for request in wanted if request["id"] in self.report
                      and self.report[request["id"]]["status"] == "noisy"]  # fmt: skip
             before = self.took_s
-            chosen, guess = [], 0.0
+            chosen: list[protocol.Request] = []
+            guess = 0.0
             for request in noisy:  # as many as the time allows, in the protocol's order
-                guess += protocol.seconds(request)
+                if request in chosen:
+                    continue
+                together = [one for one in wanted if one["id"] in self.beside(request)] or [request]
+                guess += sum(map(protocol.seconds, together))
                 if guess < allowed:
-                    chosen.append(request)
+                    chosen += together
             if not chosen:
                 return
-            self.progress.say(f"{len(chosen)} noisy cells are measured again, attempt {attempt} of {attempts}.")
+            self.progress.say(f"{len(chosen)} cells, noisy or beside such, are measured again, attempt {attempt} of "
+                              f"{attempts}.")  # fmt: skip
             for group in groups(chosen):
                 self.group(group, again=True)
+            self.settle()
             allowed -= self.took_s - before
+
+
+    def beside(self, request: protocol.Request) -> set[str]:
+        """Ids of the measured cells that alternate with this one, itself among them."""
+        return {
+            str(cell["id"]) for cell in self.report
+            if request["alternate"] and cell["status"] in ("ok", "noisy") and cell.get("request")
+            and _blocks(cell["request"]) == _blocks(request)
+        }  # fmt: skip
+
+    def settle(self) -> None:
+        """Of cells that alternate keep one attempt for all: the quieter as a whole, or their pairing would be lost."""
+        for together in self.held_back.values():
+            old = [self.report[name] for name in together]
+            new = [cell for cell, _ in together.values()]
+            whole = all(cell["status"] in ("ok", "noisy") for cell in new) and set(together) == self.beside(
+                next(iter(together.values()))[1]
+            )
+            lower = sum(loudness(one.get("noise")) for one in new) < sum(loudness(one.get("noise")) for one in old)
+            kept = new if whole and lower else old
+            for before, cell, (_, request) in zip(old, kept, list(together.values()), strict=True):
+                attempts = int((before.get("noise") or {}).get("attempts") or 1) + 1
+                self.keep({**cell, "noise": {**(cell.get("noise") or {}), "attempts": attempts}}, request, tell=False)
+        self.held_back = {}
+
+
+def _blocks(request: Mapping[str, Any]) -> tuple[str, str]:
+    """Cells with equal answers ran in alternated blocks of one launch."""
+    return str(request["engine"]), str(request["alternate"])
 
 
 def _quieter(old: Cell, new: Cell) -> Cell:

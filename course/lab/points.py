@@ -8,7 +8,7 @@ from course.errors import UserError
 from course.lab.figures import curve
 from course.lab.report import Cell, Report
 
-__all__ = ["held_out", "scaled", "twins"]
+__all__ = ["held_out", "scaled", "twins", "unseen"]
 
 
 def scaled(report: Report, engine: str = "torch") -> list[dict[str, Any]]:
@@ -35,7 +35,14 @@ def twins(report: Report, name: str) -> list[str]:
 
 
 def held_out(report: Report, engine: str = "torch") -> Cell:
-    """The step to be predicted: on the most devices, the smallest batch but the first that no weak cell repeats."""
-    rows = scaled(report, engine)[1:]
-    alone = [row for row in rows if all(report[name]["family"] == "strong" for name in twins(report, row["id"]))]
-    return report[(alone or rows)[0]["id"]]
+    """The step to be predicted: on the most devices, the largest batch but the last, so that it lies between others."""
+    rows = scaled(report, engine)
+    return report[(rows[:-1] if len(rows) > 2 else rows)[-1]["id"]]
+
+
+def unseen(report: Report, engine: str = "torch") -> Report:
+    """The report without the step to be predicted and its repeats: what may be looked at before."""
+    one = held_out(report, engine)
+    same = ("engine", "devices", "global_batch_sequences", "layout", "micro_batches", "model")
+    hidden = {cell["id"] for cell in report if all(cell[key] == one[key] for key in same)}
+    return Report(report.machine, [cell for cell in report if cell["id"] not in hidden])

@@ -190,7 +190,9 @@ class _Plan:
         side = 8192 if self.gpu else 1024
         model = GPU_MODEL if self.gpu else CPU_MODEL
         length = 1024 if self.gpu else 64
-        rows = [batch // devices * length for batch in self.batches if batch % devices == 0]
+        # every shape alone and at once: else a smaller matrix and a neighbour in memory could not be told apart
+        rows = sorted({batch // count * length for count in counts(self.machine) for batch in self.batches
+                       if batch % count == 0})  # fmt: skip
         shapes = [[side, side, side]] + [[m, model["hidden"], model["ffn"]] for m in rows]
         return [
             self.cell("matmul", devices, devices, name="x".join(map(str, shape)), shape=shape, steps=20, blocks=1)

@@ -114,7 +114,7 @@ _term = Judgement(
         "fit the step with `lab.fit` and take its parts at the smallest batch. Which one is the next limit, and how do "
         "you test that?"
     ),
-    choices={"a": "overhead", "b": "compute", "c": "communication"},
+    choices={"a": "overhead", "b": "compute", "c": "what only several devices pay (the part `communication`)"},
     reasons={
         "1": "it takes most of the fitted step: change it alone, say before what the step becomes, and measure",
         "2": "it takes most of the step at the largest batch",
@@ -140,8 +140,9 @@ _held = Number(
     id="lab.16",
     title="A batch left out",
     prompt=HAND + (
-        "leave out the smallest batch but the first that no weak cell repeats (`course.lab.points.held_out`): fit all "
-        "others with `lab.fit(report, leave_out=[its id])` and predict its step, in ms."
+        "leave out the largest batch but the last (`course.lab.points.held_out`) with the cells that repeat its step "
+        "(`points.twins(report, its id)`): fit all others with `lab.fit(report, leave_out=...)` and predict its step, "
+        "in ms."
     ),
     answer=lambda _: 1e3 * prediction(at_hand(), held_out(at_hand())).time_s,
     unit="ms",

@@ -127,9 +127,10 @@ def test_slurm_gives_jax_ranks_the_names_a_worker_reads(tmp_path):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "job").write_text(text)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "node-[1-2]", "SLURM_NTASKS": "8"}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "node-[1-2]", "SLURM_NTASKS": "8",
+                   "SLURM_JOB_ID": "34217"}  # fmt: skip
     done = subprocess.run(["bash", "job"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["5", "1", "8", "node-1", "29500", "-m", "course.lab.jax_engine", "lab-config.json"]
+    assert done.stdout.split() == ["5", "1", "8", "node-1", "24217", "-m", "course.lab.jax_engine", "lab-config.json"]
     with pytest.raises(UserError, match="Give sbatch for JAX"):
         jobs.job("torchrun", 2, 4, engine="jax")
 

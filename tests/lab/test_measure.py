@@ -42,6 +42,16 @@ def test_a_noisy_cell_is_measured_again_and_the_quietest_counts(fake_measure, tm
     assert report["torch.strong.1.gb2"]["noise"].get("attempts") is None
 
 
+def test_cells_that_alternate_are_measured_again_together(fake_measure, tmp_path):
+    """One of a pair is noisy: both are measured again, and both come from one attempt."""
+    loud = {**cell(4, 2, quieter=str(tmp_path / "tries"), time_s=0.02), "alternate": "pair"}
+    calm = {**cell(8, 2), "alternate": "pair"}
+    report = fake_measure([calm, loud, cell(2, 1)])
+    assert [one["noise"].get("attempts") for one in report] == [3, 3, None]
+    assert report["torch.strong.2.gb4"]["noise"]["foreign_cores"] == pytest.approx(0.3)
+    assert len({report[name]["extra"]["pid"] for name in ("torch.strong.2.gb4", "torch.strong.2.gb8")}) == 1
+
+
 def test_finished_cells_are_not_measured_again_but_failed_and_changed_ones_are(fake_measure, tmp_path):
     first = fake_measure([cell(2), cell(4), cell(8, do="exit", rank=0)])
     pids = {one["id"]: (one["extra"] or {}).get("pid") if "extra" in one else None for one in first}

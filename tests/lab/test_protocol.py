@@ -91,6 +91,13 @@ def test_every_loss_has_a_serial_run_to_be_held_against(machine):
         assert trained <= serial
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_matmul_is_measured_alone_and_at_once(quick):
+    shapes = [{tuple(one["shape"]) for one in cells(HERE, quick) if one["family"] == "matmul" and one["devices"] == n}
+              for n in (1, 2)]  # fmt: skip
+    assert shapes[0] == shapes[1] and len(shapes[0]) > 4
+
+
 def test_one_device_has_a_baseline_and_no_messages():
     found = cells(ONE, engine="torch", grid=False)
     assert {one["devices"] for one in found} == {1}

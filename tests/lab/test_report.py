@@ -140,8 +140,9 @@ def place(**changes):
         ({"work_unit": "another update"}, "different work units are not divided"),
         ({"placement": place(accelerator="B")}, "the devices differ (A, B)"),
         ({"placement": place(accelerators=["A", "B"])}, "the devices differ (A, B)"),
-        ({"placement": place(shared_cores=True)}, "the 4 ranks of b share 2 cores and are not pinned"),
-        ({"placement": place(cores_per_device=2)}, "a device of a had 1 cores and one of b 2: pin"),
+        ({"placement": place(shared_cores=True)}, "the 4 ranks of b share 2 cores"),
+        ({"placement": place(shared_cores=True, pinned=True)}, "the 4 ranks of b share 2 cores"),
+        ({"placement": place(cores=8, cores_per_device=2)}, "a device of a had 1 cores and one of b 2: pin"),
         ({"engine": "jax"}, "a ran on torch and b on jax"),
     ],
 )
