@@ -276,9 +276,12 @@ def _verdict(asked: Panel, place: int, trial: float, steps: float) -> str:
         else f"Yours is {asked.regret(place):.0%} slower than the best measured."
     )
     length = asked.devices * steps * asked.best_s / 3600
+    failed = asked.failed_starts()
+    more = f" ({failed} failed among them)" if failed else ""
     return (
         f"{mine} Our first choice was {first:.0%} slower, the best of our first three {three:.0%}; trying those for "
-        f"{STEPS_TRIED} steps each, {START_S / 60:g} minutes a start, takes {trial:,.0f} accelerator-hours, "
+        f"{STEPS_TRIED} steps each, with {START_S / 60:g} minutes for every start{more}, takes {trial:,.0f} "
+        "accelerator-hours, "
         f"{trial / length:.1%} of the run."
     )
 

@@ -141,7 +141,7 @@ _three_axes = Judgement(
     ),
     difficulty=1,
     minutes=3,
-    source="the first seed document: starting with three-dimensional parallelism before checking what fits",
+    source="the first source document: starting with three-dimensional parallelism before checking what fits",
 )  # fmt: skip
 
 

@@ -220,7 +220,7 @@ _clusters = Number(
     ),
     difficulty=1,
     minutes=2,
-    source="the first seed document: reporting peak FLOPs instead of MFU",
+    source="the first source document: reporting peak FLOPs instead of MFU",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (_hours, _deadline, _doubling, _program, _past, _clusters)

@@ -44,7 +44,7 @@ _hunt_stop = BugHunt(
     ),
     difficulty=1,
     minutes=6,
-    source="the first seed document: optimizing wall time while ignoring total accelerator-hours",
+    source="the first source document: optimizing wall time while ignoring total accelerator-hours",
 )  # fmt: skip
 
 _CHOOSE = """
@@ -92,7 +92,7 @@ _hunt_choose = BugHunt(
     ),
     difficulty=2,
     minutes=9,
-    source="the two mistakes of the first seed document on layouts: what fits, and equal batches",
+    source="the two mistakes of the first source document on layouts: what fits, and equal batches",
 )  # fmt: skip
 
 _RECORD = """
@@ -134,7 +134,7 @@ _hunt_record = BugHunt(
     ),
     difficulty=1,
     minutes=7,
-    source="MFU-39, PrimeIntellect-ai/prime-rl#2424: the rate of one step; rank tails of the second seed document",
+    source="MFU-39, PrimeIntellect-ai/prime-rl#2424: the rate of one step; rank tails of the second source document",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (_hunt_stop, _hunt_choose, _hunt_record)

@@ -55,9 +55,9 @@ _trial = Number(
     id="sweep.15",
     title="When a trial pays",
     prompt=(
-        "You would try {tried} layouts for {steps} steps each; a start takes as long as {start} steps more. You expect "
-        "the first choice to be {regret:.1%} slower than the best of them. From how many steps of the run on does the "
-        "trial pay?"
+        "You would try {tried} layouts for {steps} steps each; a start takes as long as {start} steps more, and none "
+        "fails. You expect the first choice to be {regret:.1%} slower than the best of them. From how many steps of "
+        "the run on does the trial pay?"
     ),
     given={"tried": 3, "steps": 50, "start": 240, "regret": 0.033},
     draw=picks(tried=(2, 3, 5), steps=(20, 50, 100), start=(60, 120, 240), regret=(0.01, 0.033, 0.05)),
@@ -146,7 +146,7 @@ _columns = Judgement(
     ),
     difficulty=1,
     minutes=3,
-    source="the first seed document: test a small layout grid",
+    source="the first source document: test a small layout grid",
 )  # fmt: skip
 
 
