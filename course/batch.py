@@ -31,7 +31,7 @@ tokens_per_step = Formula(
     D_p * B * T * G,
     "token",
     "tokens of one optimizer step",
-    source="the first seed document",
+    source="the first source document",
     derivation=(
         Step("replicas, sequences of each micro-batch, micro-batches, tokens of a sequence", D_p * (B * G) * T),
     ),

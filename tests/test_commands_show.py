@@ -78,5 +78,5 @@ def test_every_formula_is_found_by_its_full_name() -> None:
     for name, formula in formulas().items():
         assert name.endswith(f".{formula.name}")
     assert {name.split(".")[0] for name in formulas()} == {
-        "estimate", "constrain", "shard", "place", "batch", "mfu", "overlap", "predict",
+        "estimate", "constrain", "shard", "place", "batch", "mfu", "overlap", "predict", "scaling",
     }  # fmt: skip

@@ -33,7 +33,16 @@ def test_by_hand():
     assert answer("scaling.15") == pytest.approx((2.499 / 17.47 - 1 / 8) * 8 / 7)
     assert answer("scaling.16") == pytest.approx(8 * math.sqrt(900))
     assert answer("scaling.22") == pytest.approx(0.4 + 254 * 4 * 2.6 / 128 / 60)
+    assert answer("scaling.25") == pytest.approx(40 / 100) and answer("scaling.25", large=8) == pytest.approx(40 / 1600)
     assert answer("scaling.23") == pytest.approx(120)  # 0.5 + 60/2 = 30.5, 0.5 + 60/32 = 2.375
+
+
+def test_a_larger_model_does_more_with_as_many_tokens():
+    given = REGISTRY.get("scaling.24").numbers()
+    work = [6 * billions * given["tokens"] for billions in (given["billions"], given["times"] * given["billions"])]
+    assert work[1] == given["times"] * work[0]  # of one GPU in a step: so it is not weak scaling, neither a nor b
+    assert work[1] / given["times"] == work[0]  # by the seconds of a step: the ratio is 1, not d
+    assert REGISTRY.get("scaling.24").answer(given) == ("c", "2")
 
 
 @pytest.mark.parametrize(("share", "pair"), [(0.021, ("a", "1")), (0.055, ("b", "2"))])

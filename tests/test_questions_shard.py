@@ -14,7 +14,7 @@ from course.grading.answers import encode
 from course.legality import violations
 from course.predict.columns import from_layout
 from course.problem import Layout
-from course.questions.kinds import Expression, LayoutQuestion, Number
+from course.questions.kinds import Expression, Judgement, LayoutQuestion, Number
 from course.questions.registry import default
 
 QUESTIONS = default().steps()["shard"]
@@ -64,6 +64,16 @@ def test_published_cases_come_out():
     assert copies == json.loads(CASES["LAY-17"]["answer_json"])["expert_dp"]
     # the same for many parameters: 8 bytes each (pytorch/pytorch#106395)
     assert answer("4", billions=1.0, ranks=10**9) == pytest.approx(8)
+
+
+@pytest.mark.parametrize(
+    ("wide", "thin", "choice"),
+    [(15.0, 3.2, "a"), (3.2, 15.0, "b"), (15.0, 15.0, "c"), (13.9, 3.2, "d"), (14.1, 3.2, "a")],
+)
+def test_a_layer_of_84_gb_is_one_of_14_billion(wide: float, thin: float, choice: str):
+    question = default().get("shard.32")
+    assert isinstance(question, Judgement)
+    assert question.answer({**question.numbers(), "wide": wide, "thin": thin}) == (choice, "2")
 
 
 LAYOUTS = [question for question in QUESTIONS if isinstance(question, LayoutQuestion)]

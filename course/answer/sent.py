@@ -64,9 +64,10 @@ def sent_bytes(run: Run, row: Columns) -> dict[str, float]:
         expert = travels * mixture * passes * float(expert_transfer_bytes(**pick(expert_transfer_bytes, whole)))
         copies = model.experts_per_token if value["expert"] > 1 else 1
         held = copies * value["expert_tensor"] / value["tensor"]  # gathered tokens over those of a tensor group
-        shared = moved | {"tensor": value["expert_tensor"], "micro_batch": held * value["micro_batch"]}
+        shared = moved | {"tensor": value["expert_tensor"]}
         inside = sum(tensor_units(value["full_recompute"], float(software.tensor_regather))) / 2
-        expert += inside * mixture * passes * float(tensor_unit_bytes(**pick(tensor_unit_bytes, shared)))
+        # the bytes grow with the tokens, so fewer than a micro-batch are a share of one
+        expert += inside * mixture * passes * held * float(tensor_unit_bytes(**pick(tensor_unit_bytes, shared)))
     return {"tensor": tensor, "context": context, "expert": expert, "pipeline": pipeline, "data": data}
 
 

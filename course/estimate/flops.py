@@ -39,7 +39,7 @@ six_ps = Formula(
     6 * P * FLOP / TOKEN,
     "FLOP/token",
     "training FLOPs of a token when every parameter multiplies it once; attention scores are left out",
-    source="the first seed document; convention `six_ps`",
+    source="the first source document; convention `six_ps`",
     derivation=(
         Step("2 FLOPs a parameter forward; backward makes two matmuls of the same size for each of forward's",
              (2 * P + 2 * (2 * P)) * FLOP / TOKEN),
@@ -55,7 +55,7 @@ six_ps_run = Formula(
     "FLOP",
     "FLOPs of a whole run by the short rule",
     assumptions=("sequences short against 6 hidden widths", "most parameters are in matrices"),
-    source="the first seed document",
+    source="the first source document",
     derivation=(Step("forward, and twice as much backward, for each token", (2 + 4) * P * S * FLOP / TOKEN),),
 )
 

@@ -31,7 +31,7 @@ attainable = Formula(
     sp.Min(C, intensity * W_mem),
     "FLOP/s/device",
     "roofline: the rate an operation can reach, capped by memory bandwidth and by compute",
-    source="the second seed document; Williams, Waterman and Patterson 2009",
+    source="the second source document; Williams, Waterman and Patterson 2009",
 )
 
 operation_time = Formula(

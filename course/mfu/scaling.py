@@ -18,7 +18,7 @@ speedup = Formula(
     "1",
     "speedup of the same work",
     assumptions=("both times are for the same work unit",),
-    source="the first seed document",
+    source="the first source document",
 )
 
 scaling_efficiency = Formula(
@@ -27,7 +27,7 @@ scaling_efficiency = Formula(
     t_0 * D_0 / (t_D * D),
     "1",
     "strong-scaling efficiency against any feasible baseline: speedup over the ideal D/D_0",
-    source="both seed documents",
+    source="both source documents",
     derivation=(
         Step("speedup over D/D_0: device time of the baseline, over device time of the run",
              speedup.expression / (D / D_0)),

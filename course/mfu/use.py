@@ -22,7 +22,7 @@ mfu = Formula(
         "recomputation is not counted: with `executed` FLOPs this is HFU",
         "t is productive time; over all time held the share of the peak is MFU times goodput",
     ),
-    source="the first seed document",
+    source="the first source document",
     derivation=(Step("reached rate of one device, over its peak", F_model / t / R / C),),
 )
 
@@ -51,7 +51,7 @@ hfu = Formula(
     "1",
     "hardware FLOPs utilization: all FLOPs executed over what the held devices could have done",
     assumptions=("dense peak of the precision executed",),
-    source="the first seed document; PaLM paper, appendix B",
+    source="the first source document; PaLM paper, appendix B",
     derivation=(
         Step("MFU, times the FLOPs executed for each one of the model",
              mfu.expression * F_executed / F_model),

@@ -37,7 +37,7 @@ _tokens = Number(
     ),
     difficulty=1,
     minutes=3,
-    source="the first seed document; karpathy/nanoGPT#619 (MFU-17)",
+    source="the first source document; karpathy/nanoGPT#619 (MFU-17)",
 )  # fmt: skip
 
 _accumulate = Number(
@@ -128,7 +128,7 @@ _cheat = Judgement(
     ),
     difficulty=2,
     minutes=5,
-    source="the first seed document: comparing layouts with different global batches",
+    source="the first source document: comparing layouts with different global batches",
 )  # fmt: skip
 
 _saved = Number(

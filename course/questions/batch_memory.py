@@ -77,7 +77,7 @@ _smaller = Judgement(
     ),
     difficulty=2,
     minutes=4,
-    source="the first seed document: more micro-batches can increase activation memory",
+    source="the first source document: more micro-batches can increase activation memory",
 )  # fmt: skip
 
 

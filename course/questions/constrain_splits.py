@@ -90,7 +90,7 @@ _doubling = Judgement(
     ),
     difficulty=1,
     minutes=4,
-    source="the first seed document lists pipelines among what saves activations; they save state",
+    source="the first source document lists pipelines among what saves activations; they save state",
 )
 
 

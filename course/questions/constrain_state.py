@@ -97,7 +97,7 @@ _first = Judgement(
     ),
     difficulty=1,
     minutes=4,
-    source="the first seed document: shard optimizer state first when weights and gradients still fit",
+    source="the first source document: shard optimizer state first when weights and gradients still fit",
 )
 
 
@@ -169,7 +169,7 @@ _fewest = Number(
     ),
     difficulty=2,
     minutes=5,
-    source="the order of the first seed document, with the numbers of one device",
+    source="the order of the first source document, with the numbers of one device",
 )
 
 
@@ -311,7 +311,7 @@ _deadline = Number(
     ),
     difficulty=3,
     minutes=8,
-    source="the first seed document: what must be split to fit, and the time goal",
+    source="the first source document: what must be split to fit, and the time goal",
 )
 
 QUESTIONS: tuple[Question, ...] = (_capacity, _first, _optimizer, _fewest, _hybrid, _more, _experts, _deadline)

@@ -44,7 +44,7 @@ _run = Number(
     ),
     difficulty=1,
     minutes=3,
-    source="the first seed document; MFU-31: recomputation counted as work of the model",
+    source="the first source document; MFU-31: recomputation counted as work of the model",
 )
 
 

@@ -53,7 +53,7 @@ _roof = Number(
     ),
     difficulty=1,
     minutes=3,
-    source="ROF-03: a rate above the peak was written down as attainable; numbers of the second seed document",
+    source="ROF-03: a rate above the peak was written down as attainable; numbers of the second source document",
 )
 
 _intensity = Number(
@@ -156,7 +156,7 @@ _roof_function = Function(
     ),
     difficulty=2,
     minutes=6,
-    source="ROF-03; the formula of the second seed document",
+    source="ROF-03; the formula of the second source document",
 )
 
 _TOKENS = (8, 16, 32, 64, 1024, 2048, 4096, 8192)

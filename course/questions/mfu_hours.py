@@ -134,7 +134,7 @@ _hour_saved = Number(
     ),
     difficulty=2,
     minutes=4,
-    source="the first seed document: more devices can reduce wall time while increasing accelerator-hours",
+    source="the first source document: more devices can reduce wall time while increasing accelerator-hours",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (_held, _stop, _not_mfu, _hour_saved)

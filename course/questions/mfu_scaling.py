@@ -45,7 +45,7 @@ _doubling = Number(
     ),
     difficulty=1,
     minutes=3,
-    source="the first seed document: 64 to 128 has ideal speedup 2",
+    source="the first source document: 64 to 128 has ideal speedup 2",
 )  # fmt: skip
 
 _units = Judgement(
@@ -254,7 +254,7 @@ _layout = LayoutQuestion(
     ),
     difficulty=3,
     minutes=10,
-    source="the first seed document: report MFU, and call no recomputation useful work",
+    source="the first source document: report MFU, and call no recomputation useful work",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (_doubling, _units, _baseline, _bound, _schedule, _collapsed, _layout)

@@ -326,7 +326,7 @@ _where = Number(
     ),
     difficulty=2,
     minutes=5,
-    source="the first seed document: MFU includes communication, bubbles, small kernels and idle devices",
+    source="the first source document: MFU includes communication, bubbles, small kernels and idle devices",
 )  # fmt: skip
 
 
@@ -373,7 +373,7 @@ _program = Function(
     ),
     difficulty=3,
     minutes=8,
-    source="the first seed document",
+    source="the first source document",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (

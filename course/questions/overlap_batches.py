@@ -153,7 +153,7 @@ _layout = LayoutQuestion(
     ),
     difficulty=3,
     minutes=10,
-    source="SCA-03, allenai/OLMo#845; the first seed document: small local batches reduce this overlap",
+    source="SCA-03, allenai/OLMo#845; the first source document: small local batches reduce this overlap",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (_once, _edge, _measured, _layout)

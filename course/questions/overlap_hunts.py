@@ -41,7 +41,7 @@ _hunt_buckets = BugHunt(
     ),
     difficulty=1,
     minutes=6,
-    source="the first seed document: assuming all communication overlaps; adding all communication times",
+    source="the first source document: assuming all communication overlaps; adding all communication times",
 )  # fmt: skip
 
 _TAIL = """

@@ -101,7 +101,7 @@ _next = Judgement(
     ),
     difficulty=2,
     minutes=4,
-    source="the second seed document: measure input readiness; use the dependency path to predict the next limit",
+    source="the second source document: measure input readiness; use the dependency path to predict the next limit",
 )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ _floor = Number(
     ),
     difficulty=1,
     minutes=3,
-    source="SCA-05, NVIDIA/DeepLearningExamples#894; the second seed document: a fixed host overhead",
+    source="SCA-05, NVIDIA/DeepLearningExamples#894; the second source document: a fixed host overhead",
 )  # fmt: skip
 
 _workers = Number(
@@ -189,7 +189,7 @@ _tail = Number(
     ),
     difficulty=2,
     minutes=4,
-    source="order statistics; the second seed document: rank tails",
+    source="order statistics; the second source document: rank tails",
 )  # fmt: skip
 
 n, t, p = symbols("ranks", "stall_time", "stall_chance")
@@ -216,7 +216,7 @@ _stalls = Expression(
     ),
     difficulty=2,
     minutes=4,
-    source="the second seed document: extra ranks increase the chance of a required slow arrival",
+    source="the second source document: extra ranks increase the chance of a required slow arrival",
 )  # fmt: skip
 
 _kinds = Judgement(
@@ -247,7 +247,7 @@ _kinds = Judgement(
     ),
     difficulty=2,
     minutes=4,
-    source="the second seed document: rank tails",
+    source="the second source document: rank tails",
 )  # fmt: skip
 
 _lost = Number(
@@ -311,7 +311,7 @@ _both = Number(
     ),
     difficulty=2,
     minutes=4,
-    source="the second seed document: rank tails; extra ranks increase the chance of a required slow arrival",
+    source="the second source document: rank tails; extra ranks increase the chance of a required slow arrival",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (

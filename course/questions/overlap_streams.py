@@ -51,7 +51,7 @@ _step = Number(
     ),
     difficulty=1,
     minutes=4,
-    source="the first seed document: do not add all communication times blindly",
+    source="the first source document: do not add all communication times blindly",
 )  # fmt: skip
 
 _last = Number(
@@ -80,7 +80,7 @@ _last = Number(
     ),
     difficulty=1,
     minutes=3,
-    source="the first seed document: assuming all communication overlaps",
+    source="the first source document: assuming all communication overlaps",
 )  # fmt: skip
 
 _bounds = Judgement(

@@ -175,7 +175,7 @@ _pipe = Number(
     ),
     difficulty=2,
     minutes=5,
-    source="the first seed document: pipeline communication is less frequent; here by how much",
+    source="the first source document: pipeline communication is less frequent; here by how much",
 )  # fmt: skip
 
 

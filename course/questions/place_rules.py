@@ -130,7 +130,7 @@ _layout = LayoutQuestion(
     ),
     difficulty=3,
     minutes=10,
-    source="the first seed document: slow local links can make even within-node sharding expensive",
+    source="the first source document: slow local links can make even within-node sharding expensive",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (_pipeline_inside, _wide, _layout)

@@ -136,7 +136,7 @@ _valid = Judgement(
     ),
     difficulty=1,
     minutes=2,
-    source="the second seed document: total valid work to a target",
+    source="the second source document: total valid work to a target",
 )  # fmt: skip
 
 
@@ -178,7 +178,7 @@ _device_time = Function(
     ),
     difficulty=2,
     minutes=5,
-    source="the second seed document: compare quality and total valid work to a target",
+    source="the second source document: compare quality and total valid work to a target",
 )  # fmt: skip
 
 
@@ -216,4 +216,39 @@ _scale = Number(
     source="McCandlish et al. 2018, appendix A.1",
 )  # fmt: skip
 
-QUESTIONS: tuple[Question, ...] = (_critical, _n, _target, _valid, _device_time, _scale)
+
+def _warming(given: Given) -> float:
+    """Share of the updates that lie in the warm-up."""
+    return float(given["warm"] / (given["total"] / given["large"]))
+
+
+_warm_up = Number(
+    id="scaling.25",
+    title="A warm-up counted in updates",
+    prompt=(
+        "A schedule raises the learning rate during the first {warm} updates. One run has a batch of {small}, "
+        "another of {large}; both read {total:,} sequences in all. Which share of its updates does the run with "
+        "{large} spend in the warm-up?"
+    ),
+    given={"warm": 40, "small": 8, "large": 128, "total": 12800},
+    draw=picks(warm=(20, 30, 40), large=(64, 128), total=(10240, 12800, 20480)),
+    answer=_warming,
+    unit="1",
+    mistakes=(
+        Mistake("rule for another case", lambda g: _warming({**g, "large": g["small"]}),
+                "That is the run with the small batch; the other makes fewer updates of the same sequences."),
+        Mistake("other quantity", lambda g: g["total"] / g["large"], "Those are the updates of the run."),
+        Mistake("another base", lambda g: 1 / (1 / _warming(g) + 1),
+                "The updates of the warm-up are among those of the run."),
+    ),
+    hints=(
+        "How many updates does each run make?",
+        "Sequences over batch: the larger batch makes fewer.",
+        "The updates of the warm-up, over all updates of that run.",
+    ),
+    difficulty=1,
+    minutes=2,
+    source="the second source document: learning-rate schedules can differ; MLPerf v4.1, batches of 8 and 128",
+)  # fmt: skip
+
+QUESTIONS: tuple[Question, ...] = (_critical, _n, _target, _valid, _device_time, _scale, _warm_up)

@@ -110,7 +110,7 @@ _hunt_valid = BugHunt(
     ),
     difficulty=2,
     minutes=8,
-    source="the second seed document: valid optimizer update; SCA-07: steps taken for work",
+    source="the second source document: valid optimizer update; SCA-07: steps taken for work",
 )  # fmt: skip
 
 _FIT = """

@@ -172,7 +172,7 @@ _limit = Judgement(
     ),
     difficulty=3,
     minutes=6,
-    source="the second seed document: predict the next limit by the dependency path; SCA-15: waiting for input",
+    source="the second source document: predict the next limit by the dependency path; SCA-15: waiting for input",
 )  # fmt: skip
 
 

@@ -230,7 +230,7 @@ _lengths = Number(
     ),
     difficulty=2,
     minutes=5,
-    source="the second seed document: holding tokens per device may not preserve arithmetic",
+    source="the second source document: holding tokens per device may not preserve arithmetic",
 )  # fmt: skip
 
 _ring = Number(
@@ -260,4 +260,52 @@ _ring = Number(
     source="SCA-19: contiguous pieces of a causal sequence are equal tokens and unequal work",
 )  # fmt: skip
 
-QUESTIONS: tuple[Question, ...] = (_steps, _recognise, _local, _boundary, _above_one, _split, _lengths, _ring)
+_model_grows = Judgement(
+    id="scaling.24",
+    title="Twice the devices, a larger model",
+    prompt=(
+        "A model of {billions:g} billion parameters trains on {few} GPUs, then another with {times} times as many "
+        "parameters on {times} times the GPUs. Each GPU has {tokens:,} tokens a step in both runs, in sequences as "
+        "long. The step takes {times} times as long. FLOPs are counted as 6 for each parameter and token. What do "
+        "you report?"
+    ),
+    given={"billions": 7.0, "few": 64, "times": 2, "tokens": 16384},
+    draw=picks(billions=(3.0, 7.0, 13.0), few=(32, 64, 256), times=(2, 4, 8), tokens=(8192, 16384)),
+    choices={
+        "a": "weak-scaling efficiency 1",
+        "b": "weak-scaling efficiency 1/{times}",
+        "c": "a model-size family with its rule, and 1 as the ratio of model FLOPs for each device-second",
+        "d": "a model-size family with its rule, and 1/{times} as the ratio of model FLOPs for each device-second",
+    },
+    reasons={
+        "1": "tokens a GPU are held, and they are what weak scaling holds",
+        "2": "each GPU has {times} times the arithmetic in {times} times the time, so no work of a GPU was held",
+        "3": "weak scaling asks that the time stays, and it did not",
+        "4": "a device's rate is what counts, whatever it works on",
+    },
+    answer=lambda _: ("c", "2"),
+    mistakes=(
+        Mistake("right for another reason", lambda _: ("c", "4"),
+                "The rate is the same. But why may the claim of weak scaling not be made with it?"),
+        Mistake("tokens for arithmetic", lambda _: (None, "1"),
+                "Every token passes a larger model: equal tokens are not equal arithmetic."),
+        Mistake("another work unit", lambda _: ("a", None),
+                "An efficiency of weak scaling needs declared work of a device. Is it the same in both runs?"),
+        Mistake("another work unit", lambda _: ("b", None),
+                "That charges the machine with the larger model's arithmetic: times of different work were divided."),
+        Mistake("hours for efficiency", lambda _: ("d", None),
+                "Count FLOPs of a GPU's step at both sizes, then divide by the seconds."),
+    ),
+    hints=(
+        "What does one GPU do in a step, in FLOPs, before and after?",
+        "Tokens are equal and each costs more. Is the work of a GPU held, or the work in all?",
+        "Neither. Declare the rule that chose the models, and compare model FLOPs for each device-second.",
+    ),
+    difficulty=2,
+    minutes=4,
+    source="the second source document: for model-size scaling, define another explicit family",
+)  # fmt: skip
+
+QUESTIONS: tuple[Question, ...] = (
+    _steps, _recognise, _local, _boundary, _above_one, _split, _lengths, _ring, _model_grows,
+)  # fmt: skip

@@ -135,7 +135,7 @@ _same_batch = Number(
     ),
     difficulty=2,
     minutes=6,
-    source="the first seed's mistake: comparing layouts with different global batches",
+    source="the first source document: comparing layouts with different global batches",
 )  # fmt: skip
 
 QUESTIONS: tuple[Question, ...] = (_ring, _ratio, _same_batch)

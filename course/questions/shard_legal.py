@@ -1,4 +1,4 @@
-"""Step 3, legality: degrees that multiply and divide, whose rule it is, and layouts graded by the model."""
+"""Step 3, legality: degrees that multiply and divide, whose rule it is, whom a layer stops, and layouts to grade."""
 
 from __future__ import annotations
 
@@ -143,6 +143,59 @@ _rounds = Judgement(
     source="LAY-11, pytorch/pytorch#129597",
 )
 
+_WHOLE = 2 + 4  # bytes a parameter of a layer at work: its weights in bf16 and its gradients in fp32
+
+
+def _too_large(given: Given) -> tuple[str, str]:
+    """Whose layers do not fit while they work; the ladder divides everything else."""
+    wide, thin = (_WHOLE * given[key] > given["room"] for key in ("wide", "thin"))
+    return {(True, False): "a", (False, True): "b", (True, True): "c", (False, False): "d"}[wide, thin], "2"
+
+
+_one_layer = Judgement(
+    id="shard.32",
+    title="A layer that does not fit",
+    prompt=(
+        "Two models are to train with ZeRO-3 on 1,024 devices with {room:g} GB of room each, at 18 bytes of state a "
+        "parameter: weights 2, gradients 4, optimizer 12. W has {few} layers of {wide:g} billion parameters each, "
+        "N has {many} of {thin:g} billion. Layers are gathered and reduced whole, one at a time. Which of the two must "
+        "have tensor ranks because of what does not fit while a layer works?"
+    ),
+    given={"room": 84, "few": 8, "wide": 15.0, "many": 126, "thin": 3.2},
+    draw=picks(wide=(11.0, 12.5, 16.0, 18.0), thin=(0.9, 1.6, 3.2)),
+    choices={"a": "W alone", "b": "N alone", "c": "both", "d": "neither"},
+    reasons={
+        "1": "what counts is the state of all layers, and whether one device holds it",
+        "2": "what counts are a layer's weights and gradients: whole while it works, the rest divided by the ladder",
+        "3": "what counts is the whole state of a layer, its optimizer's included",
+        "4": "what counts is that models of this size are trained with tensor ranks",
+    },
+    answer=_too_large,
+    mistakes=(
+        Mistake("right for another reason", lambda g: (_too_large(g)[0], "4"),
+                "That is a habit. Tensor ranks answer something that does not fit; what is it here?"),
+        Mistake("nothing sharded", lambda _: (None, "1"),
+                "One device need not hold it: the ladder divides the state of all layers over the ranks."),
+        Mistake("nothing sharded", lambda _: (None, "3"),
+                "Each rank keeps and renews its own share of the optimizer state; that is never gathered."),
+        Mistake("total for per device", lambda _: ("b", None),
+                "The larger model need not have the larger layers; only one layer at a time is whole."),
+        Mistake("nothing sharded", lambda _: ("c", None),
+                "Neither model fits on one device. That is what the ladder is for; look at one layer."),
+        Mistake("rule for another case", lambda g: ("d" if _too_large(g)[0] == "a" else "a", None),
+                "Multiply each model's layer by the bytes that are whole at once, and compare with the room."),
+    ),
+    hints=(
+        "What does ZeRO-3 divide, and what is whole on every rank for a moment?",
+        "The weights of the layer at work, and its gradients until they are reduced: 2 + 4 bytes a parameter.",
+        "6 GB for each billion parameters of a layer, against the room; once for each model.",
+    ),
+    difficulty=2,
+    minutes=4,
+    source="the first source document: tensor parallelism when one reconstructed layer does not fit on one device",
+)  # fmt: skip
+
+
 def _asked(given: Given) -> Run:
     return asked(given["model"], given["batch"], given["devices"])
 
@@ -212,4 +265,6 @@ _odd_count = LayoutQuestion(
     source="LAY-13, karpathy/nanoGPT#354: a count that does not divide; LAY-15: data parallelism is what is left over",
 )
 
-QUESTIONS: tuple[Question, ...] = (_replicas, _largest, _replicated, _rounds, _one_node, _four_nodes, _odd_count)
+QUESTIONS: tuple[Question, ...] = (
+    _replicas, _largest, _replicated, _rounds, _one_layer, _one_node, _four_nodes, _odd_count,
+)  # fmt: skip

@@ -32,7 +32,7 @@ weak_efficiency = Formula(
     "1",
     "weak-scaling efficiency: the baseline's time over that on D devices, each with the work it had; ideal is 1",
     assumptions=("the declared work of a device is the same: global work grows as D/D_0",),
-    source="the second seed document",
+    source="the second source document",
     derivation=(Step("work for each device-second, with D/D_0 times the work", work_efficiency.expression.subs(
         W, W_0 * D / D_0)),),
 )  # fmt: skip
