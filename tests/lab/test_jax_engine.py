@@ -238,7 +238,8 @@ def test_one_device_is_held_to_one_core(ran: dict[str, Path]):
         assert place["pinned"] and place["cores_per_device"] == 1 and len(place["rows"][0]["cores"]) == 1
         assert one["noise"]["cpu_per_wall"] < 1.1  # unheld it was 1.86
     assert two["placement"]["simulated"] and two["placement"]["shared_cores"] and not two["placement"]["pinned"]
-    serial, data = ({"work_unit": "u", "engine": "jax", **record} for record in (one, {**two, "devices": 2}))
+    cells = ({**one, "devices": 1}, {**two, "devices": 2})
+    serial, data = ({"work_unit": "u", "engine": "jax", **cell} for cell in cells)
     assert "share" in str(figures.refused(serial, data))
 
 
