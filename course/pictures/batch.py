@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from course.pictures import BLACK, BLUE, GREEN, ORANGE
-from course.pictures.live import Live
+from course.pictures.rows import DIGIT, IDLE, Rows, corners
 from course.simulators.pipeline import BACKWARD, FORWARD, WEIGHT, Pipeline
 
 __all__ = ["COLOURS", "Timeline", "timelines"]
@@ -23,32 +21,23 @@ COLOURS = {FORWARD: BLUE, BACKWARD: ORANGE, WEIGHT: GREEN}
 PALE = {FORWARD: "#7fb8d8", BACKWARD: "#f2cf80", WEIGHT: "#7fceb9"}
 """Of every second chunk of a stage."""
 NAMES = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "gradient of the weights"}
-IDLE = "#ececec"
-DIGIT = 0.085
-"""Inches that a figure of 9 points takes."""
 
 
-class Timeline(Live):
+class Timeline(Rows):
     """Panels below each other, one time axis: a row for each stage, a bar for each piece of work, grey where idle."""
 
     def __init__(self, width: float = 8.5, height: float = 3.8) -> None:
-        super().__init__(width, height)
-        self.axes = self.inches()
-        self.width, self.height = width, height
-        self.left, self.right = 0.95, width - 0.2
+        super().__init__(width, height, 0.95, width - 0.2)
         self.bars = PolyCollection([], linewidths=0.6, edgecolors="white")
         self.axes.add_collection(self.bars, autolim=False)
-        self._texts: list[Text] = []
-        self._used = 0
         self._step: int | None = None
 
     def update(self, *, finding: str, runs: Mapping[str, Pipeline], step: int | None = None) -> None:
         """Show these simulated pipelines below the title `finding`; after `step` micro-batches a paler step begins."""
         self._step = step
-        self._used = 0
         self._boxes: list[Any] = []
         self._colours: list[str] = []
-        self._text(0.12, 0.26, finding, size=13, weight="bold")
+        self._begin(finding)
         kinds = [kind for kind in COLOURS
                  if any(work.kind == kind for run in runs.values() for work in run.orders[0])]  # fmt: skip
         self._legend(kinds)
@@ -62,17 +51,9 @@ class Timeline(Live):
             for stage in range(len(run.orders)):
                 self._row(run, stage, top, high, scale)
                 top += high
-        self._text(self.left, top + 0.14, "0", size=10, align="center")
-        self._text(self.right, top + 0.14, f"{end:.4g}", size=10, align="center")
-        self._text((self.left + self.right) / 2, top + 0.14, "time", size=10, align="center")
+        self._end(top, f"{end:.4g}")
         self.bars.set_verts(self._boxes)
         self.bars.set_facecolor(self._colours)
-        for text in self._texts[self._used :]:
-            text.set_visible(False)
-
-    def words(self) -> Sequence[Text]:
-        """All of them: bars hold level numbers only."""
-        return self._texts
 
     def _legend(self, kinds: Sequence[str]) -> None:
         x = 0.14
@@ -96,19 +77,8 @@ class Timeline(Live):
                            colour="white" if colour in (BLUE, GREEN) else BLACK)  # fmt: skip
 
     def _box(self, x: float, y: float, length: float, height: float, colour: str) -> None:
-        self._boxes.append(np.array([(x, y), (x + length, y), (x + length, y + height), (x, y + height)]))
+        self._boxes.append(corners(x, y, length, height))
         self._colours.append(colour)
-
-    def _text(
-        self, x: float, y: float, words: str, *, size: float, weight: str = "normal", align: str = "left",
-        colour: str = BLACK,
-    ) -> None:  # fmt: skip
-        if self._used == len(self._texts):
-            self._texts.append(self.axes.text(0, 0, "", va="center"))
-        text = self._texts[self._used]
-        self._used += 1
-        text.set_visible(True)
-        text.set(x=x, y=y, text=words, fontsize=size, fontweight=weight, ha=align, color=colour)
 
 
 def timelines(runs: Mapping[str, Pipeline], finding: str, step: int | None = None) -> Figure:

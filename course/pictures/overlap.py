@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from course.pictures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, figure, style
-from course.pictures.live import DARK, Live
+from course.pictures.live import DARK
 from course.pictures.place import DASHES, LINES, Line
+from course.pictures.rows import DIGIT, IDLE, Rows, corners
 from course.simulators.engine import After, Schedule, Task
 from course.simulators.timeline import COMMUNICATION, COMPUTE, OPTIMIZER, START, Timeline
 
@@ -28,9 +28,6 @@ COLOURS = {
     "communication": ORANGE, "host": GREEN, "input": PURPLE,
 }  # fmt: skip
 """Kind of work to its colour."""
-IDLE = "#ececec"
-DIGIT = 0.085
-"""Inches that a letter of 9 points takes."""
 
 
 @dataclass(frozen=True)
@@ -76,24 +73,19 @@ def drawn(step: Timeline, marked: Sequence[Hashable] = ()) -> Drawn:
     return Drawn(step.schedule, step.tasks, rows, kinds, labels, marked, COMPUTE)
 
 
-class Streams(Live):
+class Streams(Rows):
     """Panels below each other, one time axis: a row for each resource, a bar for each task, an arrow for each wait."""
 
     def __init__(self, width: float = 8.5, height: float = 3.0) -> None:
-        super().__init__(width, height)
-        self.axes = self.inches()
-        self.width, self.height = width, height
-        self.left, self.right = 1.3, width - 0.3
+        super().__init__(width, height, 1.3, width - 0.3)
         self.bars = PolyCollection([], linewidths=0.8)
         self.waits = LineCollection([], linewidths=1.1)
         self.heads = PolyCollection([], linewidths=0)
         for artist in (self.bars, self.waits, self.heads):
             self.axes.add_collection(artist, autolim=False)
-        self._texts: list[Text] = []
 
     def update(self, *, finding: str, panels: Mapping[str, Drawn], unit: str = "ms") -> None:
         """Show these schedules, label to what is drawn, below the title `finding`; times are in `unit`."""
-        self._used = 0
         self._boxes: list[Any] = []
         self._faces: list[str] = []
         self._edges: list[str] = []
@@ -101,7 +93,7 @@ class Streams(Live):
         self._lines: list[Any] = []
         self._arrows: list[Any] = []
         self._inks: list[str] = []
-        self._text(0.12, 0.26, finding, size=13, weight="bold")
+        self._begin(finding)
         self._legend(panels.values())
         end = max(float(panel.schedule.makespan) for panel in panels.values())
         rows = sum(len(panel.rows) for panel in panels.values())
@@ -112,21 +104,13 @@ class Streams(Live):
             if len(panels) > 1:
                 self._text(0.12, top + 0.15, label, size=11.5, colour="#444444")
             top = self._panel(panel, top + head, high, scale)
-        self._text(self.left, top + 0.14, "0", size=10, align="center")
-        self._text(self.right, top + 0.14, f"{end:.4g} {unit}", size=10, align="center")
-        self._text((self.left + self.right) / 2, top + 0.14, "time", size=10, align="center")
+        self._end(top, f"{end:.4g} {unit}")
         self.bars.set_verts(self._boxes)
         self.bars.set(facecolor=self._faces, edgecolor=self._edges, linewidth=self._thick)
         self.waits.set_segments(self._lines)
         self.waits.set_color(self._inks)
         self.heads.set_verts(self._arrows)
         self.heads.set_facecolor(self._inks)
-        for text in self._texts[self._used :]:
-            text.set_visible(False)
-
-    def words(self) -> Sequence[Text]:
-        """All of them: bars hold level names only."""
-        return self._texts
 
     def _legend(self, panels: Collection[Drawn]) -> None:
         seen = {kind for panel in panels for kind in panel.kinds.values()}
@@ -194,21 +178,10 @@ class Streams(Live):
         self._arrows.append(np.array([tip, tip - along + across, tip - along - across]))
 
     def _box(self, x: float, y: float, length: float, height: float, colour: str, edge: str) -> None:
-        self._boxes.append(np.array([(x, y), (x + length, y), (x + length, y + height), (x, y + height)]))
+        self._boxes.append(corners(x, y, length, height))
         self._faces.append(colour)
         self._edges.append(edge)
         self._thick.append(2.4 if edge == BLACK else 0.8)
-
-    def _text(
-        self, x: float, y: float, words: str, *, size: float, weight: str = "normal", align: str = "left",
-        colour: str = BLACK,
-    ) -> None:  # fmt: skip
-        if self._used == len(self._texts):
-            self._texts.append(self.axes.text(0, 0, "", va="center"))
-        text = self._texts[self._used]
-        self._used += 1
-        text.set_visible(True)
-        text.set(x=x, y=y, text=words, fontsize=size, fontweight=weight, ha=align, color=colour)
 
 
 def timeline(panels: Mapping[str, Drawn | Timeline], finding: str, unit: str = "ms") -> Figure:
