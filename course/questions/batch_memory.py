@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from functools import cache
-
-from course import batch, catalog, examples
-from course.problem import Run, load
+from course import batch, catalog
+from course.problem import Run
 from course.questions.draws import picks
 from course.questions.kinds import Given, Judgement, LayoutQuestion, Mistake, Number, Question
+from course.questions.runs import run_on
 
 __all__ = ["QUESTIONS"]
 
@@ -115,15 +113,8 @@ _interleaved = Number(
 
 
 def _run(given: Given) -> Run:
-    return _run_of(given["model"], given["batch"], given["devices"])
-
-
-@cache
-def _run_of(model: str, sequences: int, devices: int) -> Run:
-    base = load(examples.path("llama-3-8b-8-h100"))
-    training = dataclasses.replace(base.training, global_batch_sequences=sequences, sequence_length=4096)
-    cluster = dataclasses.replace(base.cluster, devices=devices, fabric=catalog.fabric("h100-ib400"))
-    return dataclasses.replace(base, model=catalog.model(model), training=training, cluster=cluster, layout=None)
+    network = catalog.fabric("h100-ib400")
+    return run_on(given["model"], given["batch"], 4096, devices=given["devices"], fabric=network)
 
 
 _layout = LayoutQuestion(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
-
-from course import catalog, examples, mfu
-from course.problem import Run, load
+from course import mfu
+from course.problem import Run
 from course.questions.draws import picks
 from course.questions.kinds import Expression, Given, Judgement, LayoutQuestion, Mistake, Number, Question
+from course.questions.runs import run_on
 from course.symbols import symbols
 
 __all__ = ["QUESTIONS"]
@@ -224,14 +222,7 @@ _collapsed = Judgement(
 
 # ---------------------------------------------------------------- a layout
 def _run(given: Given) -> Run:
-    return _loaded(given["model"], given["batch"])
-
-
-@cache
-def _loaded(model: str, batch: int) -> Run:
-    base = load(examples.path("llama-3-8b-8-h100"))
-    training = replace(base.training, global_batch_sequences=batch, sequence_length=4096)
-    return replace(base, model=catalog.model(model), training=training, layout=None)
+    return run_on(given["model"], given["batch"], 4096)
 
 
 _layout = LayoutQuestion(

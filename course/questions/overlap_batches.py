@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
-
-from course import catalog, examples, place
-from course.problem import Run, load
+from course import catalog, place
+from course.problem import Run
 from course.questions.draws import picks
 from course.questions.kinds import Given, LayoutQuestion, Mistake, Number, Question
+from course.questions.runs import run_on
 
 __all__ = ["QUESTIONS"]
 
@@ -123,15 +121,7 @@ _measured = Number(
 
 
 def _run(given: Given) -> Run:
-    return _loaded(given["model"], given["batch"])
-
-
-@cache
-def _loaded(model: str, batch: int) -> Run:
-    base = load(examples.path("llama-3-8b-8-h100"))
-    training = replace(base.training, global_batch_sequences=batch, sequence_length=2048)
-    cluster = replace(base.cluster, devices=64, fabric=catalog.fabric("h100-ib400"))
-    return replace(base, model=catalog.model(model), training=training, cluster=cluster, layout=None)
+    return run_on(given["model"], given["batch"], 2048, devices=64, fabric=catalog.fabric("h100-ib400"))
 
 
 _layout = LayoutQuestion(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import cache
 
-from course import catalog, examples, place
-from course.problem import Fabric, Run, load
+from course import catalog, place
+from course.problem import Fabric, Run
 from course.questions.draws import picks
 from course.questions.kinds import Given, Judgement, LayoutQuestion, Mistake, Question
+from course.questions.runs import run_on
 
 __all__ = ["QUESTIONS"]
 
@@ -98,16 +98,13 @@ def _slow(given: Given) -> Run:
 
 @cache
 def _slow_run(model: str, batch: int) -> Run:
-    base = load(examples.path("llama-3-8b-8-h100"))
     node = catalog.fabric("h100-ib400")
     pcie = Fabric(
         id="pcie4-8", name="PCIe 4 x16, 8 cards", node_size=8, scale_up_bytes_per_s=31.5e9,
         scale_out_bytes_per_s=node.scale_out_bytes_per_s, scale_up_latency_s=5.7e-6,
         scale_out_latency_s=node.scale_out_latency_s,
     )  # fmt: skip
-    cluster = dataclasses.replace(base.cluster, accelerator=catalog.accelerator("a100-pcie-80gb"), fabric=pcie)
-    training = dataclasses.replace(base.training, global_batch_sequences=batch, sequence_length=4096)
-    return dataclasses.replace(base, model=catalog.model(model), training=training, cluster=cluster, layout=None)
+    return run_on(model, batch, 4096, accelerator=catalog.accelerator("a100-pcie-80gb"), fabric=pcie)
 
 
 _layout = LayoutQuestion(

@@ -7,12 +7,13 @@ from functools import cache
 
 import sympy as sp
 
-from course import catalog, examples, shard
+from course import examples, shard
 from course.compare.panel import panel
 from course.estimate import pick
 from course.problem import Goal, Run, load
 from course.questions.draws import picks
 from course.questions.kinds import Expression, Given, Judgement, LayoutQuestion, Mistake, Number, Question
+from course.questions.runs import run_on
 from course.symbols import symbols
 
 __all__ = ["QUESTIONS"]
@@ -151,16 +152,8 @@ def _example() -> Run:
     return replace(load(examples.path("llama-2-70b-64-a100")), layout=None)
 
 
-@cache
-def _asked(model: str, devices: int, batch: int, length: int) -> Run:
-    base = load(examples.path("llama-3-8b-8-h100"))
-    training = replace(base.training, global_batch_sequences=batch, sequence_length=length)
-    cluster = replace(base.cluster, devices=devices)
-    return replace(base, model=catalog.model(model), training=training, cluster=cluster, goal=Goal(), layout=None)
-
-
 def _h100(given: Given) -> Run:
-    return _asked(given["model"], given["devices"], given["batch"], given["length"])
+    return run_on(given["model"], given["batch"], given["length"], Goal(), devices=given["devices"])
 
 
 _dictionary = (
