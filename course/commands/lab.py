@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     devices.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 
     measure = actions.add_parser("measure", help="measure, and write one report", allow_abbrev=False)
-    measure.add_argument("--quick", action="store_true", help="fewer cells and steps: about a third of the time")
+    measure.add_argument("--quick", action="store_true", help="fewer cells and steps: about a fifth of the time")
     measure.add_argument(
         "--engine", choices=("torch", "jax"), help="only this engine; all that are installed otherwise"
     )

@@ -34,7 +34,7 @@ LONGEST = 240
 
 @dataclass(frozen=True)
 class Beat:
-    """The latest sign of a rank: the cell it was in, the step, and when, in seconds of the wall clock."""
+    """The latest sign of a rank: the cell, the step (-1: it has no part in it), and the second of the wall clock."""
 
     rank: int
     cell: str
@@ -105,7 +105,7 @@ def explain(
         return _hung(errors, silent, where, stopped, ranks, now)
     left = [rank for rank in silent if exits.get(rank, 0) == 0]
     if (errors and left) or (left and not aborted and exits):
-        rank = _earliest(left, heard)
+        rank = _earliest(_taking_part(left, heard), heard)
         return where.failure("failed", rank, "left without a word (exit code 0) before its work was done")
     if aborted:
         return where.failure("failed", aborted[0], f"was ended by SIGABRT{_last_words(folder)}")
@@ -150,7 +150,7 @@ def _hung(
     errors: Sequence[Mapping[str, Any]], silent: Sequence[int], where: _Where, stopped: str | None, ranks: int,
     now: float,
 ) -> Failure:  # fmt: skip
-    suspects = [rank for rank in silent if rank < ranks] or list(range(ranks))
+    suspects = _taking_part([rank for rank in silent if rank < ranks] or range(ranks), where.heard)
     rank = _earliest(suspects, where.heard)
     ended = float(errors[0].get("time") or now) if errors else now
     beat = where.heard.get(rank)
@@ -162,6 +162,11 @@ def _hung(
         end = "the launch was stopped" if stopped == "timeout" else "the launch was stopped for silence"
     joined = ago + end if beat else f": {end}"
     return where.failure("timeout", rank, f"hung: it was last heard {where.last(rank)}{joined}")
+
+
+def _taking_part(ranks: Sequence[int], heard: Mapping[int, Beat]) -> Sequence[int]:
+    """Those of the ranks that have a part in the cell they were last heard in; the others only wait for its end."""
+    return [rank for rank in ranks if rank not in heard or heard[rank].step >= 0] or ranks
 
 
 def _earliest(ranks: Sequence[int], heard: Mapping[int, Beat]) -> int:

@@ -9,7 +9,8 @@ from course.errors import UserError
 from course.lab.report import Report
 
 __all__ = [
-    "curve", "efficiency", "exposed_range", "exposed_share", "flops_per_step", "median_s", "refused", "share_of_wait",
+    "curve", "efficiency", "efficiency_range", "exposed_range", "exposed_share", "flops_per_step", "median_s",
+    "refused", "share_of_wait",
 ]  # fmt: skip
 
 P10_TO_P90 = 2.56
@@ -77,7 +78,32 @@ def efficiency(baseline: Cell, scaled: Cell) -> float:
     why = refused(baseline, scaled)
     if why:
         raise UserError(f"No efficiency: {why}.")
-    before, after = median_s(baseline), median_s(scaled)
+    return _ratio(baseline, scaled, median_s(baseline), median_s(scaled))
+
+
+def efficiency_range(baseline: Cell, scaled: Cell) -> tuple[float, float] | None:
+    """The lowest and the highest efficiency of a single block; None where the two were not measured in turns.
+
+    Each block of one cell stands beside a block of the other, a moment apart: what disturbs the machine for longer than
+    a block meets both, and leaves their ratio.
+
+    >>> step = {"p50": 1.0}
+    >>> one = {"id": "a", "family": "weak", "devices": 1, "engine": "torch", "step_time_s": step,
+    ...        "request": {"alternate": "weak"}, "extra": {"block_step_time_s": [1.0, 1.1]}}
+    >>> efficiency_range(one, {**one, "id": "b", "devices": 2, "extra": {"block_step_time_s": [1.25, 1.375]}})
+    (0.8, 0.8)
+    """
+    turns = [(cell.get("request") or {}).get("alternate") for cell in (baseline, scaled)]
+    blocks = [(cell.get("extra") or {}).get("block_step_time_s") or [] for cell in (baseline, scaled)]
+    if turns[0] is None or turns[0] != turns[1] or len(blocks[0]) != len(blocks[1]) or not blocks[0]:
+        return None
+    if refused(baseline, scaled):
+        return None
+    found = [_ratio(baseline, scaled, before, after) for before, after in zip(*blocks, strict=True)]
+    return min(found), max(found)
+
+
+def _ratio(baseline: Cell, scaled: Cell, before: float, after: float) -> float:
     if scaled["family"] == "weak" and baseline["family"] == "weak":
         return before / after
     from course.mfu import scaling_efficiency  # with sympy: a launcher needs none of it
@@ -95,8 +121,9 @@ def efficiency(baseline: Cell, scaled: Cell) -> float:
 def curve(report: Report, family: str = "strong", engine: str = "torch", host: int = 0) -> list[dict[str, Any]]:
     """The points of the scaling curve: each work unit's cells against the one with fewest devices.
 
-    Returns rows of `work_unit`, `batch`, `devices`, `time_s`, `speedup`, `efficiency`, `exposed_share`, `status`;
-    `efficiency` is None with `refused` the reason. Cells with a slowed loader are left out.
+    Returns rows of `work_unit`, `batch`, `devices`, `time_s`, `speedup`, `efficiency`, `range`, `exposed_share`,
+    `status`; `efficiency` is None with `refused` the reason, `range` is that of single blocks where there is one. Cells
+    with a slowed loader are left out.
     """
     found = [cell for cell in report.of(family, engine) if (cell.get("host") or 0) == host and not loader_s(cell)]
     units: dict[str, list[Cell]] = {}
@@ -112,7 +139,8 @@ def curve(report: Report, family: str = "strong", engine: str = "torch", host: i
                 "id": one["id"], "work_unit": unit, "batch": one["global_batch_sequences"],
                 "devices": one["devices"], "time_s": median_s(one),
                 "speedup": None if why else median_s(ordered[0]) / median_s(one),
-                "efficiency": value, "refused": why, "exposed_share": exposed_share(one), "status": one["status"],
+                "efficiency": value, "range": efficiency_range(ordered[0], one), "refused": why,
+                "exposed_share": exposed_share(one), "status": one["status"],
             })  # fmt: skip
     return sorted(rows, key=lambda row: (row["batch"], row["devices"]))
 

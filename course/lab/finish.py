@@ -14,7 +14,7 @@ from course.lab.noise import noisy
 from course.lab.protocol import work_unit
 from course.lab.report import CELL_KEYS, Cell, complete
 
-__all__ = ["CONVENTION", "TOLERANCES", "failed", "finished", "placement", "rated"]
+__all__ = ["CONVENTION", "TOLERANCES", "failed", "finished", "placement", "rated", "serial"]
 
 CONVENTION = "full_attention"
 PARTS = ("collective", "p2p", "matmul")
@@ -88,6 +88,22 @@ def failed(request: Mapping[str, Any], machine: Mapping[str, Any], status: str, 
     'no'
     """
     return complete({**_asked(request, machine), "status": status, "reason": reason})
+
+
+def serial(cells: Iterable[Cell], request: Mapping[str, Any]) -> Cell | None:
+    """The cell of one device, by the same engine, that trained on the same batches; None where there is none.
+
+    >>> serial([], {"id": "a"}) is None
+    True
+    """
+    keys = ("engine", "model", "sequence_length", "global_batch_sequences", "precision", "loss_steps")
+    for cell in cells:
+        other = cell.get("request") or {}
+        if cell["devices"] == 1 and cell.get("loss") is not None and all(
+            other.get(key) == request[key] for key in keys
+        ) and other.get("micro_batches") == 1 and cell["id"] != request["id"]:  # fmt: skip
+            return cell
+    return None
 
 
 def placement(request: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from course.errors import UserError
-from course.lab.finish import finished, rated
+from course.lab.finish import finished, rated, serial
 from course.lab.legality import refusal
 from course.lab.protocol import Request, cells, training
-from course.lab.report import Report
+from course.lab.report import Cell, Report
 
 __all__ = ["KINDS", "collect", "configuration", "job"]
 
 HOST_CORES = 4
 """Cores of a host asked for each accelerator: the rank's own thread, the backward pass's, the network library's."""
+
+MOST_SEQUENCES = 16
+"""Sequences of a step that one device has memory for: the largest part that the protocol gives one."""
 
 CONFIGURATION = "lab-config.json"
 KINDS = ("torchrun", "sbatch")
@@ -32,7 +35,10 @@ KINDS = ("torchrun", "sbatch")
 def configuration(
     nodes: int, devices_per_node: int, kind: str = "gpu", engine: str = "torch", quick: bool = False
 ) -> dict[str, Any]:
-    """The worker's configuration for a cluster: the protocol's cells at all of its devices, strong and collective.
+    """The worker's configuration for a cluster: collectives, the strong curve and a few layouts on all of its devices.
+
+    By Torch the same batches also on one device and on one node, where a device has memory for its part: the curve's
+    baselines.
 
     Args:
         nodes: hosts; devices_per_node: accelerators (or cores) each of them gives.
@@ -41,8 +47,8 @@ def configuration(
     Raises UserError where a number makes no sense.
 
     >>> made = configuration(2, 8)
-    >>> {cell["devices"] for cell in made["cells"]}, made["folder"]
-    ({16}, 'lab-results')
+    >>> sorted({cell["devices"] for cell in made["cells"]}), made["folder"]
+    ([1, 8, 16], 'lab-results')
     """
     for name, value in (("--nodes", nodes), ("--devices-per-node", devices_per_node)):
         if value < 1:
@@ -51,12 +57,21 @@ def configuration(
     gpus = [{"name": None}] * (devices if kind == "gpu" else 0)
     machine = {"kind": kind, "cores": devices, "gpus": gpus}
     sample = cells({**machine, "cores": 2, "gpus": gpus[:2]}, quick, engine)
+    counts = sorted({1, devices_per_node, devices} if engine == "torch" else {devices})
+    strong = [cell for cell in sample if cell["family"] == "strong" and cell["devices"] == 2 and not cell["loader_s"]]
     found: list[Request] = []
-    for cell in sample:
-        if cell["devices"] == 2 and (
-            cell["family"] == "collective" or (cell["family"] == "strong" and not cell["loader_s"])
-        ):
-            found.append(_at(cell, devices, machine))
+    for count in counts:  # one device first: the others must repeat its losses
+        for cell in strong:
+            batch = _batch(int(cell["global_batch_sequences"]), devices)
+            if batch % count == 0 and batch // count <= MOST_SEQUENCES:
+                found.append(training(
+                    machine, engine, "strong", count, batch, alternate=f"strong.gb{batch}",
+                    measure_exposed=cell["measure_exposed"] and count > 1, steps=cell["steps"],
+                ))  # fmt: skip
+    found += [
+        _collective(cell, devices, machine) for cell in sample
+        if cell["family"] == "collective" and cell["devices"] == 2
+    ]  # fmt: skip
     found += [
         training(machine, engine, "layout", devices, _batch(32, devices), name=name, layout=layout)
         for name, layout in _layouts(nodes, devices_per_node)
@@ -121,7 +136,11 @@ def collect(folder: str | Path) -> Report:
     asked = read[0]
     cells = {cell["id"]: cell for cell in asked["cells"]}
     machine = _machine(asked, lines)
-    found = [finished(cells[line["id"]], line, machine, None) for line in lines if line.get("id") in cells]
+    found: list[Cell] = []
+    for line in lines:
+        request = cells.get(line.get("id"))
+        if request is not None:
+            found.append(finished(request, line, machine, serial(found, request)))
     return Report(machine, rated(found, machine))
 
 
@@ -149,16 +168,10 @@ def _machine(config: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> d
     }  # fmt: skip
 
 
-def _at(cell: Mapping[str, Any], devices: int, machine: Mapping[str, Any]) -> Request:
-    if cell["family"] == "collective":
-        name = f"{cell['operation']}-{cell['payload_bytes']}"
-        more = {key: cell[key] for key in ("operation", "payload_bytes", "steps", "blocks")}
-        return training(machine, cell["engine"], "collective", devices, devices, name=name, **more)
-    batch = _batch(int(cell["global_batch_sequences"]), devices)
-    return training(
-        machine, cell["engine"], "strong", devices, batch, alternate=f"strong.{devices}",
-        measure_exposed=cell["measure_exposed"], steps=cell["steps"],
-    )  # fmt: skip
+def _collective(cell: Mapping[str, Any], devices: int, machine: Mapping[str, Any]) -> Request:
+    name = f"{cell['operation']}-{cell['payload_bytes']}"
+    more = {key: cell[key] for key in ("operation", "payload_bytes", "steps", "blocks")}
+    return training(machine, cell["engine"], "collective", devices, devices, name=name, **more)
 
 
 def _batch(batch: int, devices: int) -> int:

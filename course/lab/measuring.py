@@ -23,8 +23,11 @@ ATTEMPTS = 3
 
 COLLECTIVE_TIMEOUT_S = 30
 LAUNCH_S = 4.0
-REPEAT_SHARE = 0.5
-REPEAT_LEAST_S = 20.0
+TRACED = ("strong.2.gb8", "layout.2.dp2-zero3", "layout.2.tp2", "pipeline.2.1f1b-m4")
+"""Cells without their engine: gradients all-reduced, weights gathered, activations reduced, activations sent."""
+
+REPEAT_SHARE, REPEAT_SHARE_QUICK = 0.5, 0.15
+REPEAT_LEAST_S = 10.0
 """Repeats may take this share of the time that the first pass took, or so many seconds."""
 
 Requests = Sequence[protocol.Request]
@@ -44,7 +47,7 @@ def measure(
         output: the report's file; it is whole at every moment, and what it holds already is not measured again (cells
             that failed are). Without it the report is only returned.
         engine: "torch" or "jax"; None for all that are installed.
-        quick: fewer cells and steps, about a third of the time.
+        quick: fewer cells and steps, and less time for repeats; about a fifth of the time.
         families: only these (`report.FAMILIES`); grid: whether to measure layouts of more ranks than there are devices.
         requests: these cells instead of the protocol's, as `protocol.training` makes them.
         traces: a folder for traces of a few steps, one a cell: all-reduce, all-gather and a pipeline, by Torch.
@@ -71,27 +74,35 @@ def measure(
     todo = [request for request in wanted if not run.has(request)]
     run.start(todo, len(wanted) - len(todo))
     try:
-        for group in groups(todo):
+        for group in groups(todo, run.there):
             run.group(group)
-        run.repeat(wanted, attempts)
+        run.repeat(wanted, attempts, REPEAT_SHARE_QUICK if quick else REPEAT_SHARE)
     finally:
         run.progress.close()
     run.sort(wanted)
     return run.report
 
 
-def groups(requests: Requests) -> list[list[protocol.Request]]:
-    """Cells that one launch measures: the same engine, processes, devices and pinning, in the order given.
+def groups(requests: Requests, there: int | None = None) -> list[list[protocol.Request]]:
+    """Cells that one launch measures, in the order given.
+
+    For JAX the same processes, devices and pinning. For Torch all that leave each rank a device of its own: the first
+    ranks of the launch are the devices of a smaller cell, so that one device and two are measured in turns.
+
+    Args:
+        there: devices of this machine; None where nobody knows: then cells of one device count go together.
 
     >>> here = {"kind": "cpu", "cores": 2}
-    >>> [[cell["devices"] for cell in group] for group in groups([protocol.training(here, "torch", "strong", n, 8)
-    ...                                                           for n in (1, 2, 1)])]
-    [[1, 1], [2]]
+    >>> some = [protocol.training(here, "torch", "strong", n, 8) for n in (1, 2, 4, 1)]
+    >>> [[cell["devices"] for cell in group] for group in groups(some, 2)]
+    [[1, 2, 1], [4]]
     """
     found: dict[tuple[Any, ...], list[protocol.Request]] = {}
     for request in requests:
-        key = (request["engine"], request["processes"], request["devices"], bool(request.get("pin")))
-        found.setdefault(key, []).append(request)
+        key: tuple[Any, ...] = (request["processes"], request["devices"], bool(request.get("pin")))
+        if request["engine"] == "torch" and there is not None and request["devices"] <= there:
+            key = ("each its own device", bool(request.get("pin")))
+        found.setdefault((request["engine"], *key), []).append(request)
     return list(found.values())
 
 
@@ -102,6 +113,7 @@ class _Run:
         self, about: dict[str, Any], output: str | Path | None, show: bool, collective_timeout_s: float,
         silence_s: float | None, planner: Planner,
     ) -> None:  # fmt: skip
+        self.there = machine.device_count(about)
         self.about, self.output, self.show, self.planner = about, output, show, planner
         self.collective_timeout_s = collective_timeout_s
         self.silence_s = collective_timeout_s + launch.SILENCE_BEYOND_COLLECTIVES_S if silence_s is None else silence_s
@@ -127,8 +139,12 @@ class _Run:
             return False
         return cell["status"] not in ("failed", "timeout") and _same(cell.get("request"), request)
 
+    def guess(self, requests: Requests) -> float:
+        """Seconds that measuring the cells may take, their launches among them."""
+        return sum(map(protocol.seconds, requests)) + LAUNCH_S * len(groups(requests, self.there))
+
     def start(self, todo: Requests, there: int) -> None:
-        guess = sum(map(protocol.seconds, todo)) + LAUNCH_S * len(groups(todo))
+        guess = self.guess(todo)
         self.progress = Progress(guess, len(todo), show=self.show)
         if there:
             self.progress.say(f"{there} cells are in {Path(str(self.output)).name} already and are not measured again.")
@@ -169,7 +185,7 @@ class _Run:
         def on_cell(line: dict[str, Any]) -> None:
             request = names[line["id"]]
             done.add(line["id"])
-            cell = finish.finished(request, line, self.about, self.serial(request))
+            cell = finish.finished(request, line, self.about, finish.serial(self.report, request))
             if again and request["alternate"]:
                 self.held_back.setdefault(_blocks(request), {})[request["id"]] = cell, request
                 return
@@ -183,7 +199,7 @@ class _Run:
                 "engine": first["engine"], "folder": name, "collective_timeout_s": self.collective_timeout_s, "seed": 0,
                 "threads": 1, "cells": list(requests),
             }), encoding="utf-8")  # fmt: skip
-            ranks = int(first["processes"])
+            ranks = max(int(request["processes"]) for request in requests)
             pin = _cores()[:ranks] if first.get("pin") else ()
             outcome = launch.launch(
                 self.planner(first["engine"], ranks, config, 1, pin), folder, list(names), ranks=ranks,
@@ -196,17 +212,6 @@ class _Run:
     def heard(self, beat: Beat, request: protocol.Request | None) -> None:
         if request is not None:
             self.progress.at(beat.cell, beat.step, protocol.seconds(request), request["steps"])
-
-    def serial(self, request: protocol.Request) -> Cell | None:
-        """The cell of one device, by the same engine, that trained on the same batches; None where there is none."""
-        keys = ("engine", "model", "sequence_length", "global_batch_sequences", "precision", "loss_steps")
-        for cell in self.report:
-            other = cell.get("request") or {}
-            if cell["devices"] == 1 and cell.get("loss") is not None and all(
-                other.get(key) == request[key] for key in keys
-            ) and other.get("micro_batches") == 1 and cell["id"] != request["id"]:  # fmt: skip
-                return cell
-        return None
 
     def keep(self, cell: Cell, request: protocol.Request, tell: bool = True) -> None:
         """Put a cell into the report and the report on disk."""
@@ -226,27 +231,25 @@ class _Run:
             if self.output is not None:
                 write(self.output, self.report)
 
-    def repeat(self, wanted: Requests, attempts: int) -> None:
+    def repeat(self, wanted: Requests, attempts: int, share: float) -> None:
         """Measure noisy cells again, with those they alternate with, and keep the quietest of all attempts."""
-        allowed = max(REPEAT_LEAST_S, REPEAT_SHARE * self.took_s)
+        allowed = max(REPEAT_LEAST_S, share * self.took_s)
         for attempt in range(2, attempts + 1):
             noisy = [request for request in wanted if request["id"] in self.report
                      and self.report[request["id"]]["status"] == "noisy"]  # fmt: skip
             before = self.took_s
             chosen: list[protocol.Request] = []
-            guess = 0.0
             for request in noisy:  # as many as the time allows, in the protocol's order
                 if request in chosen:
                     continue
                 together = [one for one in wanted if one["id"] in self.beside(request)] or [request]
-                guess += sum(map(protocol.seconds, together))
-                if guess < allowed:
+                if self.guess([*chosen, *together]) < allowed:
                     chosen += together
             if not chosen:
                 return
             self.progress.say(f"{len(chosen)} cells, noisy or beside such, are measured again, attempt {attempt} of "
                               f"{attempts}.")  # fmt: skip
-            for group in groups(chosen):
+            for group in groups(chosen, self.there):
                 self.group(group, again=True)
             self.settle()
             allowed -= self.took_s - before
@@ -316,17 +319,13 @@ def _said(cell: Cell) -> str:
 
 
 def _traced(requests: Requests, folder: Path) -> list[protocol.Request]:
-    """Ask for traces of one cell of each kind of communication, at the largest count of devices that is not shared."""
+    """Ask for traces of one cell of each kind of communication, on two devices."""
     folder.mkdir(parents=True, exist_ok=True)
-    kinds = [request for request in requests if request["devices"] > 1 and (
-        (request["family"] in ("layout", "pipeline") and not str(request["id"]).endswith("-processes"))
-        or (request["family"] == "strong" and request["alternate"])
-    ) and request["devices"] == 2]  # fmt: skip
-    chosen = {request["id"] for request in kinds}
     return [
-        {**request, "trace": str((folder / f"{request['id']}.json").resolve())} if request["id"] in chosen else request
+        {**request, "trace": str((folder / f"{request['id']}.json").resolve())}
+        if str(request["id"]).partition(".")[2] in TRACED else request
         for request in requests
-    ]
+    ]  # fmt: skip
 
 
 def _cores() -> list[int]:

@@ -23,6 +23,10 @@ QUIET_CPU_PER_WALL = 0.9
 """A single rank that computes and waits for nobody gets 0.97 of a core on a quiet machine."""
 
 
+TICK_S = 0.01
+"""Linux counts the time of all processes in ticks, on each core: what lies below one a core was not seen."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """Counters of one moment: seconds of the clock, CPU of this process, of all processes, waiting for a core."""
@@ -50,15 +54,16 @@ def between(first: Sample, last: Sample, ranks_cpu_s: float | None = None) -> di
         first, last: the samples before and after.
         ranks_cpu_s: CPU seconds of all ranks on this host in between, where there are several; else this process's.
 
-    >>> between(Sample(0, 0, 0, 0), Sample(2, 1.9, 2.5, 0.2))
-    {'foreign_cores': 0.3, 'runq_wait': 0.1, 'cpu_per_wall': 0.95}
+    >>> between(Sample(0, 0, 0, 0), Sample(200, 190, 250, 20))["runq_wait"]
+    0.1
     """
     wall = max(last.wall_s - first.wall_s, 1e-9)
     own = last.own_cpu_s - first.own_cpu_s
     foreign = waited = None
     if first.all_cpu_s is not None and last.all_cpu_s is not None:
         ours = own if ranks_cpu_s is None else ranks_cpu_s
-        foreign = round(max(0.0, last.all_cpu_s - first.all_cpu_s - ours) / wall, 4)
+        unseen = TICK_S * (os.cpu_count() or 1)
+        foreign = round(max(0.0, last.all_cpu_s - first.all_cpu_s - ours - unseen) / wall, 4)
     if first.waiting_s is not None and last.waiting_s is not None:
         waited = round(max(0.0, last.waiting_s - first.waiting_s) / wall, 4)
     return {"foreign_cores": foreign, "runq_wait": waited, "cpu_per_wall": round(own / wall, 4)}

@@ -40,7 +40,7 @@ def cells(
 
     Args:
         machine: as `devices()` gives it.
-        quick: three batches, fewer steps, no grid; about a third of the time.
+        quick: three smaller batches, fewer steps, no grid; about a fifth of the time.
         engine: "torch" or "jax".
         families: only these, of `report.FAMILIES`; None for all.
         grid: whether to measure the layouts that need more devices than there are (their times are marked); None:
@@ -171,12 +171,13 @@ class _Plan:
         self.machine, self.quick, self.engine = machine, quick, engine
         self.gpu = machine.get("kind") == "gpu"
         self.most = counts(machine)[-1]
-        self.batches = (2, 4, 8, 16, 32) if engine == "torch" and not quick else (2, 8, 32)
+        self.batches = (2, 8, 16) if quick else (2, 4, 8, 16, 32) if engine == "torch" else (2, 8, 32)
         self.middle = self.batches[-1] // 2
         self.curve = sorted({*self.batches, self.middle})  # the layouts are cut from the middle one
-        self.steps = 15 if quick else 24
+        self.steps = 12 if quick else 24
         if engine == "jax":
-            self.steps = 8 if quick else 12
+            self.steps = 6 if quick else 12
+        self.compiles = quick and engine == "jax"  # which takes most of the time: only what the layouts need
         # devices simulated in one process share its threads: their bytes and counts hold, their times do not scale
         self.apart = ("strong", "matmul", "collective") if engine == "jax" and not quick else ()
 
@@ -186,6 +187,15 @@ class _Plan:
             usual["processes"] = devices
         return training(self.machine, self.engine, family, devices, batch, **{**usual, **more})
 
+    def turns(self, family: str, point: str, devices: int) -> str:
+        """The name under which cells alternate, those of all device counts among them where one launch holds them.
+
+        On an accelerator point by point: as many models as a curve has cells would not fit its memory at once.
+        """
+        if self.engine == "jax":
+            return f"{family}.{devices}"
+        return f"{family}.{point}" if self.gpu else family
+
     def matmuls(self, devices: int) -> list[Request]:
         side = 8192 if self.gpu else 1024
         model = GPU_MODEL if self.gpu else CPU_MODEL
@@ -193,14 +203,16 @@ class _Plan:
         # every shape alone and at once: else a smaller matrix and a neighbour in memory could not be told apart
         rows = sorted({batch // count * length for count in counts(self.machine) for batch in self.batches
                        if batch % count == 0})  # fmt: skip
-        shapes = [[side, side, side]] + [[m, model["hidden"], model["ffn"]] for m in rows]
+        shapes = [[side, side, side]] + [[m, model["hidden"], model["ffn"]] for m in rows if not self.compiles]
+        turns = None if self.engine == "jax" else "matmul.{}"
         return [
-            self.cell("matmul", devices, devices, name="x".join(map(str, shape)), shape=shape, steps=20, blocks=1)
-            for shape in shapes
-        ]
+            self.cell("matmul", devices, devices, name=name, shape=shape, steps=20, blocks=2,
+                      alternate=turns and turns.format(name))
+            for shape in shapes for name in ("x".join(map(str, shape)),)
+        ]  # fmt: skip
 
     def messages(self, devices: int) -> list[Request]:
-        if devices < 2:
+        if devices < 2 or self.compiles:
             return []
         largest = 256 * MEGABYTE if self.gpu else 4 * MEGABYTE
         sizes = [4 * KILOBYTE, 64 * KILOBYTE, 256 * KILOBYTE, MEGABYTE, largest]
@@ -220,9 +232,14 @@ class _Plan:
         return found
 
     def strong(self, devices: int) -> list[Request]:
-        group = f"strong.{devices}"
         exposed = devices > 1 and self.engine == "torch"
-        found = [self.cell("strong", devices, batch, alternate=group, measure_exposed=exposed) for batch in self.curve]
+        if self.compiles:  # what the layouts' losses are compared with
+            return [self.cell("strong", 1, self.middle)] if devices == 1 else []
+        found = [
+            self.cell("strong", devices, batch, alternate=self.turns("strong", f"gb{batch}", devices),
+                      measure_exposed=exposed)
+            for batch in self.curve
+        ]  # fmt: skip
         if devices == self.most and self.engine == "torch":
             found.append(self.cell("strong", devices, self.middle, name=f"gb{self.middle}-loader20ms", loader_s=0.02))
         return found
@@ -234,7 +251,10 @@ class _Plan:
             batch for batch in self.batches[:-1] if batch * self.most <= self.batches[-1] or batch == self.batches[0]
         ]
         each = each[:: max(1, len(each) - 1)] if not self.quick else each[-1:]
-        return [self.cell("weak", devices, batch * devices, alternate=f"weak.{devices}") for batch in each]
+        return [
+            self.cell("weak", devices, batch * devices, alternate=self.turns("weak", f"b{batch}", devices))
+            for batch in each
+        ]
 
     def accumulation(self, devices: int) -> list[Request]:
         if self.engine == "jax" or devices not in (1, self.most):
@@ -243,7 +263,7 @@ class _Plan:
         pieces = [several for several in ((4,) if self.quick else (2, 4, 8)) if several * devices <= batch]
         return [
             self.cell("accumulation", devices, batch, name=f"gb{batch}-m{several}", micro_batches=several,
-                      alternate=f"accumulation.{devices}")
+                      alternate=self.turns("accumulation", f"m{several}", devices))
             for several in pieces
         ]  # fmt: skip
 
@@ -276,7 +296,7 @@ class _Plan:
             }
             if self.quick:
                 del wanted[f"tp{devices}-sp"], wanted[f"dp{devices}-zero2"]
-        elif few:
+        elif few and not self.quick:
             wanted["dp2-explicit"] = {"data": 2}
         return self._layouts(devices, wanted)
 

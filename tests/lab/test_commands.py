@@ -14,6 +14,7 @@ from lab_ranks import HERE, cell
 from course.cli import main
 from course.errors import UserError
 from course.lab import jobs
+from course.lab.figures import efficiency
 from course.lab.report import Report, load, write
 
 
@@ -110,7 +111,13 @@ def test_a_job_starts_one_worker_a_device_with_one_argument(kind, nodes, each, t
     # torchrun takes abbreviations of its own options anywhere on the line
     assert not re.search(r"lab-config\.json +-", text)
     config = json.loads((tmp_path / "lab-config.json").read_text())
-    assert {one["devices"] for one in config["cells"]} == {nodes * each}
+    cells = config["cells"]
+    assert max(one["devices"] for one in cells) == nodes * each
+    for one in cells:  # baselines: the same batches on one node and on one device, where they fit
+        if one["devices"] < nodes * each:
+            assert one["family"] == "strong" and one["devices"] in (1, each) and one["micro_batch"] <= 16
+            assert f"torch.strong.{nodes * each}.gb{one['global_batch_sequences']}" in {other["id"] for other in cells}
+    assert any(one["devices"] == each for one in cells) and (nodes * each > 16 or cells[0]["devices"] == 1)
     assert not Path(config["folder"]).is_absolute()
 
 
@@ -137,17 +144,23 @@ def test_slurm_gives_jax_ranks_the_names_a_worker_reads(tmp_path):
 
 def test_what_a_job_left_becomes_a_report(tmp_path):
     assert lab("job", "torchrun", "--nodes", "2", "--devices-per-node", "4", "--output", str(tmp_path)) == 0
-    first = json.loads((tmp_path / "lab-config.json").read_text())["cells"][0]
+    cells = json.loads((tmp_path / "lab-config.json").read_text())["cells"]
+    alone, first = cells[0], next(one for one in cells if one["id"] == "torch.strong.8.gb8")
     results = tmp_path / "lab-results"
     results.mkdir()
     rows = [{"rank": rank, "host": rank // 4, "device": f"cuda:{rank % 4}", "name": "H100"} for rank in range(8)]
-    line = {"id": first["id"], "step_time_s": {"p50": 1e-3}, "placement": rows}
-    (results / "cells.jsonl").write_text(json.dumps(line) + "\n")
+    lines = [
+        {"id": alone["id"], "step_time_s": {"p50": 4e-3}, "placement": rows[:1], "loss": 5.0},
+        {"id": first["id"], "step_time_s": {"p50": 1e-3}, "placement": rows, "loss": 5.0},
+    ]
+    (results / "cells.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert lab("merge", str(results), "--output", str(tmp_path / "lab.json")) == 0
     found = load(tmp_path / "lab.json")
-    assert [one["id"] for one in found] == [first["id"]]
-    assert found.cells[0]["devices"] == 8 and found.cells[0]["status"] == "ok"
+    assert [one["id"] for one in found] == [alone["id"], first["id"]]
+    assert found.cells[1]["devices"] == 8 and found.cells[1]["status"] == "ok"
     assert found.machine["accelerator"] == "H100"
-    assert found.machine["hosts"] == found.cells[0]["placement"]["hosts"] == 2
+    assert found.machine["hosts"] == found.cells[1]["placement"]["hosts"] == 2
+    assert found.cells[1]["loss_difference"] == 0  # against the job's own step on one device
+    assert efficiency(*found.cells) == 0.5
     with pytest.raises(UserError, match="give a job's lab-results"):
         jobs.collect(tmp_path)

@@ -52,6 +52,13 @@ def test_cells_that_alternate_are_measured_again_together(fake_measure, tmp_path
     assert len({report[name]["extra"]["pid"] for name in ("torch.strong.2.gb4", "torch.strong.2.gb8")}) == 1
 
 
+def test_one_launch_holds_every_cell_that_has_a_device_for_each_rank(fake_measure):
+    """Rank 1 is there for a cell of one device, and for no cell of two does anybody share a core."""
+    report = fake_measure([cell(4, 1), cell(4, 2), cell(4, 4), cell(8, 1)])
+    pids = [one["extra"]["pid"] for one in report]
+    assert pids[0] == pids[1] == pids[3] != pids[2]
+
+
 def test_finished_cells_are_not_measured_again_but_failed_and_changed_ones_are(fake_measure, tmp_path):
     first = fake_measure([cell(2), cell(4), cell(8, do="exit", rank=0)])
     pids = {one["id"]: (one["extra"] or {}).get("pid") if "extra" in one else None for one in first}

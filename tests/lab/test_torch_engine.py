@@ -116,6 +116,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
           for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")),
         part("send", "p2p", 2, operation="send", payload_bytes=4096),
         part("matmul", "matmul", 2, shape=[64, 32, 16]),
+        *(cell(f"turns {devices}", devices, data=devices, alternate="turns", blocks=3, steps=7, measure_exposed=True)
+          for devices in (1, 2)),
+        part("matmul alone", "matmul", 1, shape=[64, 32, 16], alternate="mixed"),
+        part("to nobody", "p2p", 1, operation="send", payload_bytes=4096, alternate="mixed"),
+        part("gossip", "collective", 1, operation="gossip"),
+        cell("after", 2, tensor=2, alternate="mixed"),
     ]  # fmt: skip
     codes, said = launch(folder, 2, cells)
     assert codes == [0, 0], said
@@ -133,6 +139,9 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         cell("pp zero2", 4, micro_batches=2, pipeline=2, data=2, sharding="zero2", schedule="gpipe"),
         cell("cp dp", 4, context=2, data=2),
         cell("sp pp", 4, micro_batches=2, tensor=2, sequence_parallel=True, pipeline=2),
+        cell("zero3 of two", 2, data=2, sharding="zero3", alternate="some"),
+        part("sum of two", "collective", 2, operation="all_reduce", payload_bytes=4096, alternate="some"),
+        cell("cp of two", 2, context=2, alternate="some"),
     ]
     codes, said = launch(folder, 4, cells)
     assert codes == [0, 0, 0, 0], said
@@ -196,7 +205,7 @@ def test_every_layout_learns_the_same(launched: str, one: dict[str, Any], reques
         name: cell["extra"]["losses"]
         for name, cell in request.getfixturevalue(launched)["cells"].items() if cell.get("loss") is not None
     }  # fmt: skip
-    assert len(found) == {"one": 4, "two": 10, "four": 6}[launched]
+    assert len(found) == {"one": 4, "two": 13, "four": 8}[launched]
     for name, losses in found.items():
         np.testing.assert_allclose(losses, wanted, rtol=1e-5, err_msg=name)
 
@@ -312,6 +321,26 @@ def test_cells_of_one_name_take_turns(one: dict[str, Any]) -> None:
     names = list(one["cells"])
     assert names.index("beside") == names.index("accumulated") + 1
     assert one["cells"]["beside"]["step_time_s"]["n"] == 7 and one["cells"]["accumulated"]["step_time_s"]["n"] == 3
+
+
+def test_a_smaller_cell_takes_turns_with_a_larger_one(two: dict[str, Any], four: dict[str, Any]) -> None:
+    """One device and two in one launch: the first rank alone, then both, block by block."""
+    alone, both = two["cells"]["turns 1"], two["cells"]["turns 2"]
+    assert list(two["cells"]).index("turns 2") == list(two["cells"]).index("turns 1") + 1
+    assert [len(cell["placement"]) for cell in (alone, both)] == [1, 2]
+    for cell in (alone, both):
+        blocks = cell["extra"]["block_step_time_s"]
+        assert len(blocks) == 3 and cell["step_time_s"]["n"] == 7
+        assert min(blocks) <= cell["step_time_s"]["p50"] <= max(blocks)
+    assert alone["payload_bytes"] == 0
+    assert both["payload_bytes"] == 4 * PARAMETERS and both["extra"]["exposed_by"] == "difference"
+    assert two["cells"]["matmul alone"]["matmul_flops_per_s"] > 0
+    assert two["cells"]["to nobody"]["reason"] == "A message needs two ranks, and there is one."
+    assert two["cells"]["gossip"]["reason"].endswith("not gossip.")
+    shared, summed = four["cells"]["zero3 of two"], four["cells"]["sum of two"]
+    assert [len(cell["placement"]) for cell in (shared, summed)] == [2, 2]
+    assert shared["held_bytes"] == 2 * 4 * PARAMETERS / 2
+    assert summed["busbw_bytes_per_s"] * summed["step_time_s"]["p50"] == pytest.approx(4096)
 
 
 def test_a_batch_that_does_not_divide_is_refused(one: dict[str, Any]) -> None:

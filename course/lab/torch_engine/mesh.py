@@ -1,7 +1,7 @@
 """The ranks of a launch as a mesh in a cell's order, and the groups that its axes give.
 
-One launch has one process group; each cell lays its own mesh over the same ranks. Data and context hold the same
-weights, so together they are one axis here, `replica`: what averages or shards the gradients.
+Each cell lays its own mesh over the first ranks of the launch, as many as it has devices. Data and context hold the
+same weights, so together they are one axis here, `replica`: what averages or shards the gradients.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from course.lab.torch_engine.request import Request
 
-__all__ = ["Places", "coordinates", "places"]
+__all__ = ["Places", "coordinates", "made_by_all", "places"]
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,18 @@ def coordinates(rank: int, degrees: dict[str, int], order: Sequence[str]) -> dic
     return found
 
 
+def made_by_all(request: Request, kind: str) -> None:
+    """Make the groups of a cell. Every rank of the launch must call it, whether or not it has a part in the cell."""
+    _meshes(_degrees(request), request.order, kind)
+
+
+def _degrees(request: Request) -> tuple[int, int, int, int]:
+    return request.data, request.tensor, request.pipeline, request.context
+
+
 def places(request: Request, kind: str) -> Places:
-    """The mesh of a cell. Every rank must call it for every cell in the same order: groups are made together."""
-    degrees = (request.data, request.tensor, request.pipeline, request.context)
+    """The mesh of a cell, on a rank that has a part in it. Its groups were made by all ranks."""
+    degrees = _degrees(request)
     root, context = _meshes(degrees, request.order, kind)
     at = coordinates(
         dist.get_rank(), dict(zip(("data", "tensor", "pipeline", "context"), degrees, strict=True)), request.order

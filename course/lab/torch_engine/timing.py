@@ -61,6 +61,7 @@ class Lane:
     issued: list[float] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
     samples: list[tuple[Sample, Sample]] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
 
     def run(self, ranks: Ranks, count: int) -> None:
         """So many timed steps."""
@@ -83,6 +84,7 @@ class Lane:
             self.waited.append(ready - start)
         ranks.barrier()
         self.samples.append((first, sample()))
+        self.blocks.append(count)
 
     def figures(self) -> dict[str, Any]:
         """What the other ranks need to know."""
@@ -102,12 +104,14 @@ def _sum(samples: Sequence[tuple[Sample, Sample]], end: int) -> Sample:
     return Sample(*(total(name) for name in ("wall_s", "own_cpu_s", "all_cpu_s", "waiting_s")))
 
 
-def measure(lanes: Sequence[Lane], blocks: int, ranks: Ranks) -> None:
-    """All lanes, in alternated blocks: a, b, b, a, …"""
+def measure(cells: Sequence[tuple[Ranks, Sequence[Lane]]], blocks: int) -> None:
+    """The lanes of all cells, each on its ranks, in alternated blocks: a, b, b, a, …"""
     for block in range(blocks):
-        for lane in lanes if block % 2 == 0 else reversed(lanes):
-            done = lane.steps * block // blocks
-            lane.run(ranks, lane.steps * (block + 1) // blocks - done)
+        for ranks, lanes in cells if block % 2 == 0 else reversed(cells):
+            for lane in lanes if block % 2 == 0 else reversed(lanes):
+                done = lane.steps * block // blocks
+                lane.run(ranks, lane.steps * (block + 1) // blocks - done)
+            ranks.meet()
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -143,7 +147,12 @@ def gathered(lane: Lane, ranks: Ranks) -> dict[str, Any]:
             "runq_wait": _worst(noises, "runq_wait", max),
             "cpu_per_wall": _worst(noises, "cpu_per_wall", min),
         },
-        "extra": {"rank_step_time_s": [float(value) for value in np.median(own, axis=1)]},
+        "extra": {
+            "rank_step_time_s": [float(value) for value in np.median(own, axis=1)],
+            "block_step_time_s": [
+                float(np.median(block)) for block in np.split(slowest, np.cumsum(lane.blocks)[:-1]) if len(block)
+            ],
+        },
     }
     if ranks.device.is_cpu:
         figures["idle_share"] = max(0.0, 1.0 - float(cpu.sum()) / (ranks.world * float(slowest.sum())))

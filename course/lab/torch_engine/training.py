@@ -25,7 +25,6 @@ class Training:
 
     def __init__(self, request: Request, ranks: Ranks, seed: int) -> None:
         self.request, self.ranks = request, ranks
-        ranks.beat(request.id, 0)
         before = ranks.device.start_peak()
         self.program = Program(request, ranks.device, seed)
         self.losses = self._learn()

@@ -20,7 +20,8 @@ from typing import Any, NoReturn
 import torch
 
 from course.errors import UserError
-from course.lab.torch_engine.parts import collective, matmul, message
+from course.lab.torch_engine.mesh import made_by_all
+from course.lab.torch_engine.parts import OPERATIONS, collective, matmul, message
 from course.lab.torch_engine.ranks import Ranks
 from course.lab.torch_engine.request import Request, read
 from course.lab.torch_engine.timing import Lane, gathered, measure
@@ -29,6 +30,7 @@ from course.lab.torch_engine.training import Training
 __all__ = ["is_out_of_memory", "run"]
 
 Finished = Callable[[], dict[str, Any]]
+Maker = Callable[[Request, Ranks], tuple[Lane, dict[str, Any], Callable[[], None]]]
 _current = ""
 
 
@@ -69,42 +71,47 @@ def together(cells: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]
 
 def _group(cells: Sequence[Mapping[str, Any]], ranks: Ranks, seed: int) -> None:
     global _current
-    made: list[tuple[Mapping[str, Any], list[Lane], Finished, float]] = []
+    made: list[tuple[Mapping[str, Any], Ranks, list[Lane], Finished, float]] = []
     blocks = 1
     for cell in cells:
         _current = str(cell.get("id"))
         start = time.perf_counter()
+        team = ranks.team(min(int(cell.get("devices") or ranks.world), ranks.world))
         try:
-            request = read(cell, ranks.world)
-            lanes, finished = _made(request, ranks, seed)
+            request = read(cell, team.world)
+            make = _maker(request)
         except UserError as reason:  # every rank reads the same cell and comes to the same refusal
-            _line(cell, {"status": "refused", "reason": str(reason)}, ranks)
+            _line(cell, {"status": "refused", "reason": str(reason)}, team)
             continue
+        team.beat(request.id, 0)
+        if request.trains:
+            made_by_all(request, ranks.device.kind)
+        lanes, finished = _made(request, make, team, seed) if team.takes_part else ([], dict)
+        ranks.meet()
         blocks = max(blocks, request.blocks)
-        made.append((cell, lanes, finished, time.perf_counter() - start))
+        made.append((cell, team, lanes, finished, time.perf_counter() - start))
     start = time.perf_counter()
-    measure([lane for _, lanes, _, _ in made for lane in lanes], blocks, ranks)
+    measure([(team, lanes) for _, team, lanes, _, _ in made], blocks)
     timed = time.perf_counter() - start
-    for cell, lanes, finished, making in made:
+    for cell, team, lanes, finished, making in made:
         _current = str(cell.get("id"))
         start = time.perf_counter()
-        found = finished()
-        found["extra"]["seconds"] = {
-            "making": making, "timed": timed * len(lanes) / sum(len(some) for _, some, _, _ in made),
-            "after": time.perf_counter() - start,
-        }  # fmt: skip
-        _line(cell, {"status": "ok", "reason": None, **found}, ranks)
+        team.beat(_current, 0)
+        if team.takes_part:
+            found = finished()
+            found["extra"]["seconds"] = {
+                "making": making, "timed": timed * len(lanes) / sum(len(some) for _, _, some, _, _ in made),
+                "after": time.perf_counter() - start,
+            }  # fmt: skip
+            _line(cell, {"status": "ok", "reason": None, **found}, team)
+        ranks.meet()
 
 
-def _made(request: Request, ranks: Ranks, seed: int) -> tuple[list[Lane], Finished]:
+def _made(request: Request, make: Maker | None, ranks: Ranks, seed: int) -> tuple[list[Lane], Finished]:
     """What to time of a cell, and what to call when it is done."""
-    ranks.beat(request.id, 0)
-    if request.trains:
+    if make is None:
         training = Training(request, ranks, seed)
         return training.lanes, training.finish
-    make = {"collective": collective, "p2p": message, "matmul": matmul}.get(request.family)
-    if make is None:
-        raise UserError(f"family {request.family} is not one that this engine measures.")
     lane, facts, close = make(request, ranks)
     for _ in range(request.warmup):
         ranks.barrier()
@@ -130,6 +137,20 @@ def _made(request: Request, ranks: Ranks, seed: int) -> tuple[list[Lane], Finish
         return found
 
     return [lane], finish
+
+
+def _maker(request: Request) -> Maker | None:
+    """What makes a cell's lane; None for a training cell. Raises UserError for a family that is not one."""
+    if request.trains:
+        return None
+    if request.family == "p2p" and request.devices < 2:
+        raise UserError("A message needs two ranks, and there is one.")
+    if request.family == "collective" and request.operation not in (None, *OPERATIONS):
+        raise UserError(f"operation is one of {', '.join(OPERATIONS)}, not {request.operation}.")
+    make = {"collective": collective, "p2p": message, "matmul": matmul}.get(request.family)
+    if make is None:
+        raise UserError(f"family {request.family} is not one that this engine measures.")
+    return make
 
 
 def _line(cell: Mapping[str, Any], found: dict[str, Any], ranks: Ranks) -> None:
