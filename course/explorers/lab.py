@@ -35,7 +35,7 @@ ALL, ONE = "all", "one"
 BARE = 1.5
 """Above so many bare all-reduces, what several devices pay is no message: they wait for each other or for memory."""
 
-KNOWN = {"all other steps and the messages": ALL, "steps of one device and the messages": ONE}
+KNOWN = {"all other steps and messages": ALL, "steps of one device, messages and matmuls": ONE}
 
 
 STATISTICS = {"median": "p50", "fast steps (P10)": "p10", "slow steps (P90)": "p90"}

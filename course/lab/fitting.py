@@ -6,7 +6,8 @@ A step of data parallelism is taken to be
 
 Latency and bandwidth come from the messages that were measured alone; the other three from steps, by least squares on
 relative residuals. `visible` is how many times the bare all-reduce shows in a step: below 1 compute hides a part of it,
-above 1 the two compete. Held out, a step is predicted with a band: what the fit leaves open, and what steps vary by.
+above 1 the two compete. Where no step of several devices was seen, the rate is lowered by what matmuls lose when all
+devices multiply at once. Held out, a step is predicted with a band: what the fit leaves open, and what steps vary by.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from course.errors import UserError
 from course.lab.figures import flops_per_step, loader_s
 from course.lab.report import Cell, Report
 
-__all__ = ["Fit", "Link", "Prediction", "fit", "link", "matmul_rates", "predict"]
+__all__ = ["Fit", "Link", "Prediction", "at_once", "fit", "link", "matmul_rates", "predict"]
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 BAND = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81)
@@ -69,6 +70,8 @@ class Fit:
     cells: tuple[str, ...]
     covariance: tuple[tuple[float, ...], ...]
     knows_visible: bool
+    at_once: Mapping[int, float]
+    """By devices: a matmul's rate while all of them multiply, over its rate alone; used for want of their steps."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,24 @@ def matmul_rates(report: Report, engine: str = "torch") -> dict[tuple[int, int, 
     return found
 
 
+def at_once(report: Report, engine: str = "torch") -> dict[int, float]:
+    """By devices: what is left of a device's matmul rate when all multiply at once; the median over shapes.
+
+    Medians of the steps on both sides, for a training step is taken at its median too.
+    """
+    rates: dict[tuple[Any, ...], float] = {}
+    for cell in report.of("matmul", engine):
+        shape = (cell.get("request") or {}).get("shape")
+        rate = (cell.get("extra") or {}).get("matmul_median_flops_per_s") or cell["matmul_flops_per_s"]
+        if shape and rate:
+            rates[(*shape, int(cell["devices"]))] = float(rate)
+    found: dict[int, list[float]] = {}
+    for (*shape, devices), rate in rates.items():
+        if devices > 1 and (*shape, 1) in rates:
+            found.setdefault(devices, []).append(rate / rates[(*shape, 1)])
+    return {devices: float(np.median(ratios)) for devices, ratios in found.items()}
+
+
 def fit(
     report: Report, engine: str = "torch", leave_out: Collection[str] = (), devices: Collection[int] | None = None
 ) -> Fit:
@@ -144,6 +165,7 @@ def fit(
         devices: only cells of these device counts; None for all that do not share cores.
 
     Without a cell of several devices nothing is known of what hides the all-reduce: it is taken to be wholly visible.
+    Then the matmuls measured at once tell what a neighbour takes.
     Raises UserError where there are too few cells.
     """
     found = [cell for cell in _steps(report, engine) if cell["id"] not in leave_out
@@ -166,6 +188,7 @@ def fit(
         values[0], 1 / max(values[1], 1e-18), values[2] if several else 1.0, bare,
         float(np.hypot(spread, np.hypot(0.5 * noise, LEAST_SPREAD))), freedom, gradients,
         tuple(str(cell["id"]) for cell in found), tuple(map(tuple, covariance)), several,
+        {} if several else at_once(report, engine),
     )  # fmt: skip
 
 
@@ -188,7 +211,7 @@ def predict(fitted: Fit, request: Mapping[str, Any]) -> Prediction:
         message = fitted.link.time_s(devices, fitted.gradient_bytes) if fitted.link is not None else row[-1]
     parts = {
         "overhead": fitted.overhead_s,
-        "compute": row[1] / fitted.flops_per_s,
+        "compute": row[1] / fitted.flops_per_s / fitted.at_once.get(devices, 1.0),
         "communication": fitted.visible * message,
     }
     time = sum(parts.values())

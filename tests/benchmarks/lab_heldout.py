@@ -4,11 +4,12 @@ Not among the tests, for it takes minutes and wants a quiet machine:
 
     python tests/benchmarks/lab_heldout.py [--runs 10] [--batch 16] [--keep FOLDER] [--read FOLDER]
 
-Each run measures all-reduces and the strong cells of one and two devices anew (model and steps are the protocol's). Two
-things are held out, one at a time: the batch on two devices (fitted on the other batches of one and two devices), and
-the device count (fitted on one device alone, which knows nothing of overlap). Printed are, for each run, the measured
-and the predicted step, the error, whether the band holds the measured one, and the noise; at the end the median errors
-and how often the band held. `--keep` writes the reports to a folder, `--read` takes them from there.
+Each run measures matmuls, all-reduces and the strong cells of one and two devices anew (model and steps are the
+protocol's). Two things are held out, one at a time: the batch on two devices (fitted on the other batches of one and
+two devices), and the device count (fitted on one device and on matmuls at once; nothing tells of overlap). Printed
+are, for each run, the measured and the predicted step, the error, whether the band holds the measured one, and the
+noise; at the end the median errors and how often the band held. `--keep` writes the reports to a folder, `--read`
+takes them from there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def reports(arguments: argparse.Namespace) -> Iterator[Report]:
         return
     here = devices()
     wanted = [
-        cell for cell in protocol.cells(here, engine="torch", families=("strong", "collective"), grid=False)
+        cell for cell in protocol.cells(here, engine="torch", families=("strong", "collective", "matmul"), grid=False)
         if cell["devices"] <= 2 and not cell["loader_s"] and cell["operation"] in (None, "all_reduce")
     ]  # fmt: skip
     for run in range(arguments.runs):

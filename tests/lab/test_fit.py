@@ -96,6 +96,22 @@ def test_more_devices_are_predicted_from_fewer():
         assert predicted.low_s < hidden
 
 
+def test_a_neighbour_slows_what_one_device_predicts_of_two():
+    """Matmuls at once have three quarters of the rate alone: two devices compute 4/3 as long as one suggests."""
+
+    def multiply(devices, rate, m):
+        request = training(HERE, "torch", "matmul", devices, devices, name=f"{m}", shape=[m, 128, 512])
+        return cell(request, 1e-3, matmul_flops_per_s=9e99, extra={"matmul_median_flops_per_s": rate})
+
+    matmuls = [multiply(devices, rate * m, m) for m in (64, 128, 256) for devices, rate in ((1, 4e9), (2, 3e9))]
+    report = Report(HERE, [*messages(), *steps(1), *matmuls])
+    for one in steps(2):
+        parts = predict(fit(report, devices=[1]), one).parts
+        assert parts["compute"] == pytest.approx(flops_per_step(one["request"]) / 2 / RATE / 0.75, rel=1e-6)
+    seen = fit(Report(HERE, [*report.cells, *steps(2)]))
+    assert seen.at_once == {} and seen.flops_per_s == pytest.approx(RATE, rel=1e-6)  # steps of two tell it themselves
+
+
 def test_the_band_covers_nine_of_ten_held_out_steps():
     random = np.random.default_rng(1)
     inside = errors = 0
