@@ -16,7 +16,7 @@ from course.lab.machine import device_count, devices, engines
 from course.lab.report import Report, load, recorded
 from course.traces import Trace, read_trace
 
-__all__ = ["MODES", "at_hand", "name", "open_report", "own_file", "recorded_traces", "trace"]
+__all__ = ["MODES", "at_hand", "name", "open_report", "own_file", "recorded_traces", "trace", "traces"]
 
 MODES = ("recorded", "quick", "full")
 SHIPPED = "two_cpu_cores"
@@ -48,7 +48,7 @@ def open_report(mode: str | None = None, *, folder: str | Path | None = None, sh
         _choose("recorded", folder)
     report = at_hand(folder)
     if show:
-        own = report is not _shipped()
+        own = _own(report)
         why = f"{lacking} " if lacking else ""
         print(f"{why}{'Measured here' if own else 'Recorded results'}: {name(report)}.")
     return report
@@ -97,12 +97,24 @@ def recorded_traces() -> list[str]:
     return sorted(one.name.removesuffix(".json.gz") for one in there.iterdir() if one.name.endswith(".json.gz"))
 
 
+def traces(report: Report, folder: str | Path | None = None) -> list[str]:
+    """Names of the traces that go with a report: this machine's own, or those that came with the course.
+
+    >>> traces(at_hand("nowhere")) == recorded_traces()
+    True
+    """
+    own = own_file(folder).parent / TRACES
+    if not _own(report) or not own.is_dir():
+        return recorded_traces()
+    return sorted(one.stem for one in own.glob("*.json"))
+
+
 def trace(cell: str, report: Report | None = None, folder: str | Path | None = None) -> Trace:
     """The trace of a cell: this machine's where `report` is its own and the cell was traced, else the recorded one.
 
     Raises UserError where there is none.
     """
-    if report is not None and report is not _shipped():
+    if report is not None and _own(report):
         own = own_file(folder).parent / TRACES / f"{cell}.json"
         if own.exists():
             return read_trace(own)
@@ -110,6 +122,11 @@ def trace(cell: str, report: Report | None = None, folder: str | Path | None = N
         raise UserError(f'No trace of "{cell}" was recorded. There are {", ".join(recorded_traces())}.')
     with as_file(files("course.lab").joinpath("recorded").joinpath(TRACES).joinpath(f"{cell}.json.gz")) as file:
         return read_trace(file)
+
+
+def _own(report: Report) -> bool:
+    """Whether a report, or a part of it, was measured here; a part has the machine of the whole."""
+    return report.machine is not _shipped().machine
 
 
 @cache

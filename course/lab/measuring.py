@@ -23,8 +23,8 @@ ATTEMPTS = 3
 
 COLLECTIVE_TIMEOUT_S = 30
 LAUNCH_S = 4.0
-TRACED = ("strong.2.gb8", "layout.2.dp2-zero3", "layout.2.tp2", "pipeline.2.1f1b-m4")
-"""Cells without their engine: gradients all-reduced, weights gathered, activations reduced, activations sent."""
+TRACED = ("layout.2.dp2-zero3", "layout.2.tp2", "pipeline.2.1f1b-m4")
+"""Cells without their engine, beside the strong curve: weights gathered, activations reduced, activations sent."""
 
 REPEAT_SHARE, REPEAT_SHARE_QUICK = 0.5, 0.15
 REPEAT_LEAST_S = 10.0
@@ -323,7 +323,8 @@ def _traced(requests: Requests, folder: Path) -> list[protocol.Request]:
     folder.mkdir(parents=True, exist_ok=True)
     return [
         {**request, "trace": str((folder / f"{request['id']}.json").resolve())}
-        if str(request["id"]).partition(".")[2] in TRACED else request
+        if str(request["id"]).partition(".")[2] in TRACED or (
+            request["family"] == "strong" and request["devices"] == 2 and request["alternate"]) else request
         for request in requests
     ]  # fmt: skip
 
