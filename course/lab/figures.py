@@ -82,7 +82,7 @@ def efficiency(baseline: Cell, scaled: Cell) -> float:
 
 
 def efficiency_range(baseline: Cell, scaled: Cell) -> tuple[float, float] | None:
-    """The lowest and the highest efficiency of a single block; None where the two were not measured in turns.
+    """The lowest and the highest efficiency of a single block; None where one launch did not measure both in turns.
 
     Each block of one cell stands beside a block of the other, a moment apart: what disturbs the machine for longer than
     a block meets both, and leaves their ratio.
@@ -95,7 +95,10 @@ def efficiency_range(baseline: Cell, scaled: Cell) -> tuple[float, float] | None
     """
     turns = [(cell.get("request") or {}).get("alternate") for cell in (baseline, scaled)]
     blocks = [(cell.get("extra") or {}).get("block_step_time_s") or [] for cell in (baseline, scaled)]
-    if turns[0] is None or turns[0] != turns[1] or len(blocks[0]) != len(blocks[1]) or not blocks[0]:
+    launches = [(cell.get("extra") or {}).get("launch") for cell in (baseline, scaled)]
+    if turns[0] is None or turns[0] != turns[1] or launches[0] != launches[1]:
+        return None
+    if not blocks[0] or len(blocks[0]) != len(blocks[1]) or not all(blocks[0]) or not all(blocks[1]):
         return None
     if refused(baseline, scaled):
         return None

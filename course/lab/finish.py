@@ -56,7 +56,7 @@ def finished(
         cell["tokens_per_s"] = request["global_batch_sequences"] * request["sequence_length"] / time
     _compare_loss(cell, request, serial)
     if cell["status"] != "failed":
-        ranks, cores = int(request["processes"]), int(machine.get("cores") or 1)
+        ranks, cores = int(request["processes"]), int(machine.get("cores") or 0)  # of a job nobody knows: not judged
         waits = request["devices"] > 1 or machine.get("kind") == "gpu" or bool(request.get("loader_s"))
         busy = noisy(cell.get("noise"), max(ranks, 1 if request.get("pin") else request["devices"]), cores, waits)
         if busy:

@@ -211,7 +211,7 @@ def predict(fitted: Fit, request: Mapping[str, Any]) -> Prediction:
         message = fitted.link.time_s(devices, fitted.gradient_bytes) if fitted.link is not None else row[-1]
     parts = {
         "overhead": fitted.overhead_s,
-        "compute": row[1] / fitted.flops_per_s / fitted.at_once.get(devices, 1.0),
+        "compute": row[1] / fitted.flops_per_s / _at_once(fitted, devices),
         "communication": fitted.visible * message,
     }
     time = sum(parts.values())
@@ -220,6 +220,12 @@ def predict(fitted: Fit, request: Mapping[str, Any]) -> Prediction:
     students = BAND[fitted.freedom - 1] if 1 <= fitted.freedom <= len(BAND) else BAND_OF_MANY
     half = students * float(np.hypot(open_s, fitted.spread * time)) + unknown
     return Prediction(time, max(0.0, time - half), time + half, parts)
+
+
+def _at_once(fitted: Fit, devices: int) -> float:
+    """What is left of the rate with so many devices; of the nearest lower count where this one was not measured."""
+    known = [count for count in fitted.at_once if count <= devices]
+    return fitted.at_once[max(known)] if known else 1.0
 
 
 def _steps(report: Report, engine: str) -> list[Cell]:

@@ -26,7 +26,7 @@ HOST_CORES = 4
 """Cores of a host asked for each accelerator: the rank's own thread, the backward pass's, the network library's."""
 
 MOST_SEQUENCES = 16
-"""Sequences of a step that one device has memory for: the largest part that the protocol gives one."""
+"""Sequences of a step that a device is given: those of one of two devices at the protocol's largest batch."""
 
 CONFIGURATION = "lab-config.json"
 KINDS = ("torchrun", "sbatch")
@@ -137,7 +137,7 @@ def collect(folder: str | Path) -> Report:
     cells = {cell["id"]: cell for cell in asked["cells"]}
     machine = _machine(asked, lines)
     found: list[Cell] = []
-    for line in lines:
+    for line in {line.get("id"): line for line in lines}.values():  # of a job submitted twice the later line counts
         request = cells.get(line.get("id"))
         if request is not None:
             found.append(finished(request, line, machine, serial(found, request)))

@@ -97,4 +97,4 @@ def shares_cores(devices: int, machine: Mapping[str, Any]) -> bool:
     >>> shares_cores(4, {"kind": "cpu", "cores": 2}), shares_cores(4, {"kind": "gpu", "cores": 2})
     (True, False)
     """
-    return machine.get("kind") == "cpu" and devices > int(machine.get("cores") or 1)
+    return machine.get("kind") == "cpu" and devices > int(machine.get("cores") or 1) * int(machine.get("hosts") or 1)

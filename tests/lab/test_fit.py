@@ -108,6 +108,8 @@ def test_a_neighbour_slows_what_one_device_predicts_of_two():
     for one in steps(2):
         parts = predict(fit(report, devices=[1]), one).parts
         assert parts["compute"] == pytest.approx(flops_per_step(one["request"]) / 2 / RATE / 0.75, rel=1e-6)
+    more = predict(fit(report, devices=[1]), steps(4)[0]).parts  # four were not measured: no better than two
+    assert more["compute"] == pytest.approx(flops_per_step(steps(4)[0]["request"]) / 4 / RATE / 0.75, rel=1e-6)
     seen = fit(Report(HERE, [*report.cells, *steps(2)]))
     assert seen.at_once == {} and seen.flops_per_s == pytest.approx(RATE, rel=1e-6)  # steps of two tell it themselves
 

@@ -49,6 +49,15 @@ def test_a_hanging_rank_is_named_with_where_it_was_last_heard(fake_measure, rank
     assert not left_running()
 
 
+def test_a_rank_without_a_part_is_not_the_one_that_hangs(tmp_path):
+    """Rank 1 waits since before the cell of one device began: rank 0 hangs, though it was heard later."""
+    from course.lab.causes import Beat, explain
+
+    heard = {0: Beat(0, "one.gb2", 8, 100.0), 1: Beat(1, "one.gb2", -1, 90.0)}
+    found = explain(tmp_path, 2, {}, ["one.gb2", "two.gb2"], "silence", heard, 120.0)
+    assert (found.rank, found.cell, found.status) == (0, "one.gb2", "timeout")
+
+
 def test_workers_that_do_not_start_are_said_once_and_not_tried_for_each_cell(fake_measure, tmp_path):
     from course.lab.launch import Plan
 

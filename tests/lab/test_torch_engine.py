@@ -343,6 +343,20 @@ def test_a_smaller_cell_takes_turns_with_a_larger_one(two: dict[str, Any], four:
     assert summed["busbw_bytes_per_s"] * summed["step_time_s"]["p50"] == pytest.approx(4096)
 
 
+def test_a_block_says_whose_turn_it_is_before_it_begins() -> None:
+    """What fails in a block is told of its cell, and a rank without a part has said that it has none."""
+    from types import SimpleNamespace
+
+    from course.lab.torch_engine.timing import measure
+
+    seen: list[object] = []
+    ranks = SimpleNamespace(beat=lambda name, step: seen.append((name, step)), meet=lambda: seen.append("met"))
+    lane = SimpleNamespace(own=[], steps=4, run=lambda _, count: seen.append(count))
+    measure([("alone", ranks, []), ("both", ranks, [lane])], 2, seen.append)  # type: ignore[list-item]
+    assert seen == ["alone", ("alone", 0), "met", "both", ("both", 0), 2, "met",
+                    "both", ("both", 0), 2, "met", "alone", ("alone", 0), "met"]  # fmt: skip
+
+
 def test_a_batch_that_does_not_divide_is_refused(one: dict[str, Any]) -> None:
     refused = one["cells"]["uneven"]
     assert refused["status"] == "refused" and "8 is not divisible by data 1 × micro_batches 3" in refused["reason"]

@@ -104,10 +104,17 @@ def _sum(samples: Sequence[tuple[Sample, Sample]], end: int) -> Sample:
     return Sample(*(total(name) for name in ("wall_s", "own_cpu_s", "all_cpu_s", "waiting_s")))
 
 
-def measure(cells: Sequence[tuple[Ranks, Sequence[Lane]]], blocks: int) -> None:
-    """The lanes of all cells, each on its ranks, in alternated blocks: a, b, b, a, …"""
+def measure(cells: Sequence[tuple[str, Ranks, Sequence[Lane]]], blocks: int, at: Callable[[str], None]) -> None:
+    """The lanes of all cells, each on its ranks, in alternated blocks: a, b, b, a, …
+
+    Args:
+        cells: names, ranks and lanes; blocks: how often each has its turn.
+        at: called with the name of the cell whose turn it is, so that a failure is told of the right one.
+    """
     for block in range(blocks):
-        for ranks, lanes in cells if block % 2 == 0 else reversed(cells):
+        for name, ranks, lanes in cells if block % 2 == 0 else reversed(cells):
+            at(name)
+            ranks.beat(name, len(lanes[0].own) if lanes else 0)
             for lane in lanes if block % 2 == 0 else reversed(lanes):
                 done = lane.steps * block // blocks
                 lane.run(ranks, lane.steps * (block + 1) // blocks - done)

@@ -32,6 +32,9 @@ __all__ = ["is_out_of_memory", "run"]
 Finished = Callable[[], dict[str, Any]]
 Maker = Callable[[Request, Ranks], tuple[Lane, dict[str, Any], Callable[[], None]]]
 _current = ""
+_launch = round(time.time(), 3)
+"""When this process began: blocks of two cells are neighbours in time only where one launch measured both."""
+
 
 
 def run(config: Mapping[str, Any]) -> None:
@@ -69,12 +72,16 @@ def together(cells: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]
     return list(groups.values())
 
 
-def _group(cells: Sequence[Mapping[str, Any]], ranks: Ranks, seed: int) -> None:
+def _at(cell: str) -> None:
     global _current
+    _current = cell
+
+
+def _group(cells: Sequence[Mapping[str, Any]], ranks: Ranks, seed: int) -> None:
     made: list[tuple[Mapping[str, Any], Ranks, list[Lane], Finished, float]] = []
     blocks = 1
     for cell in cells:
-        _current = str(cell.get("id"))
+        _at(str(cell.get("id")))
         start = time.perf_counter()
         team = ranks.team(min(int(cell.get("devices") or ranks.world), ranks.world))
         try:
@@ -91,10 +98,10 @@ def _group(cells: Sequence[Mapping[str, Any]], ranks: Ranks, seed: int) -> None:
         blocks = max(blocks, request.blocks)
         made.append((cell, team, lanes, finished, time.perf_counter() - start))
     start = time.perf_counter()
-    measure([(team, lanes) for _, team, lanes, _, _ in made], blocks)
+    measure([(str(cell.get("id")), team, lanes) for cell, team, lanes, _, _ in made], blocks, _at)
     timed = time.perf_counter() - start
     for cell, team, lanes, finished, making in made:
-        _current = str(cell.get("id"))
+        _at(str(cell.get("id")))
         start = time.perf_counter()
         team.beat(_current, 0)
         if team.takes_part:
@@ -160,6 +167,7 @@ def _line(cell: Mapping[str, Any], found: dict[str, Any], ranks: Ranks) -> None:
     extra = found.setdefault("extra", {})
     extra["versions"] = {"torch": torch.__version__, "python": sys.version.split()[0]}
     extra["threads"] = torch.get_num_threads()
+    extra["launch"] = _launch
     line = {"id": cell.get("id"), "engine": "torch", "placement": ranks.placement, **found}
     with (ranks.folder / "cells.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
