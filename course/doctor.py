@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import sys
 import tempfile
@@ -14,6 +13,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+
+from course.files import user_data
 
 __all__ = ["DISTRIBUTION", "Finding", "examine"]
 
@@ -51,14 +52,6 @@ def examine() -> Iterator[Finding]:
     yield writable("this folder", Path.cwd())
     yield writable("folder of your progress", user_data())
     yield kernel()
-
-
-def user_data() -> Path:
-    """Return the folder where the course keeps a learner's progress."""
-    from platformdirs import user_data_path
-
-    named = os.environ.get("COURSE_DATA")  # where the grading and the lab keep theirs too
-    return Path(named) if named else user_data_path(DISTRIBUTION, appauthor=False)
 
 
 def python() -> Finding:

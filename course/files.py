@@ -11,7 +11,7 @@ from pathlib import Path
 from course.errors import UserError
 from course.fields import show
 
-__all__ = ["digest", "read_bytes", "read_text", "write_atomically"]
+__all__ = ["digest", "read_bytes", "read_text", "user_data", "write_atomically"]
 
 
 def digest(data: bytes) -> str:
@@ -49,6 +49,20 @@ def write_atomically(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def user_data() -> Path:
+    """The folder of a learner's progress and measurements: COURSE_DATA where it is set, else the platform's own.
+
+    >>> user_data().is_absolute() or bool(os.environ.get("COURSE_DATA"))
+    True
+    """
+    named = os.environ.get("COURSE_DATA")
+    if named:
+        return Path(named)
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("strong-scaling-course", appauthor=False))
 
 
 def _umask() -> int:

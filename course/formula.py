@@ -93,7 +93,7 @@ class Formula:
     @property
     def _function(self) -> Callable[..., Any]:
         names = [entry.symbol for entry in self.inputs]
-        # without a text of the expression in its docstring, which would take a quarter of the time
+        # no text of the expression in the docstring: printing it takes about as long as compiling it
         make: Callable[..., Any] = self._once(
             "function", lambda: sp.lambdify(names, self.value_expression, "numpy", cse=True, docstring_limit=0)
         )

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,9 +23,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from course.files import write_atomically
+from course.files import user_data, write_atomically
 
-__all__ = ["VERSION", "Store", "folder"]
+__all__ = ["VERSION", "Store"]
 
 VERSION = 1
 NAME = "progress.json"
@@ -34,16 +33,6 @@ LOCK_SECONDS = 3.0
 
 Entry = dict[str, Any]
 Entries = dict[str, Entry]
-
-
-def folder() -> Path:
-    """The folder of the learner's progress: COURSE_DATA where it is set, else the platform's user-data folder."""
-    named = os.environ.get("COURSE_DATA")
-    if named:
-        return Path(named)
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("strong-scaling-course", appauthor=False))
 
 
 class Store:
@@ -54,7 +43,7 @@ class Store:
     """
 
     def __init__(self, where: Path | None = None) -> None:
-        self.path = (where or folder()) / NAME
+        self.path = (where or user_data()) / NAME
         self._pending: list[Callable[[Entries], None]] = []
         self._said: set[str] = set()
         self._notes: list[str] = []

@@ -12,6 +12,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from course.errors import UserError
+from course.files import user_data
 from course.lab.machine import device_count, devices, engines
 from course.lab.report import Report, load, recorded
 from course.traces import Trace, read_trace
@@ -84,7 +85,7 @@ def name(report: Report) -> str:
 
 def own_file(folder: str | Path | None = None) -> Path:
     """Where the report of this machine lies; traces stand in a folder beside it."""
-    return (_data() if folder is None else Path(folder)) / "lab.json"
+    return (user_data() if folder is None else Path(folder)) / "lab.json"
 
 
 def recorded_traces() -> list[str]:
@@ -169,11 +170,3 @@ def _choice(folder: str | Path | None) -> str:
     return file.read_text(encoding="utf-8").strip() if file.exists() else "recorded"
 
 
-def _data() -> Path:
-    """COURSE_DATA where it is set, else the platform's user-data folder: where progress lies too."""
-    named = os.environ.get("COURSE_DATA")
-    if named:
-        return Path(named)
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("strong-scaling-course", appauthor=False))

@@ -125,13 +125,21 @@ def link(report: Report, operation: str = "all_reduce", engine: str = "torch", l
     return Link(operation, values[0], 1 / max(values[1], 1e-15), spread, tuple(str(cell["id"]) for cell in found))
 
 
-def matmul_rates(report: Report, engine: str = "torch") -> dict[tuple[int, int, int, int], float]:
-    """FLOP/s of one device by (m, k, n, devices that multiply at once), from the matmul cells."""
+def matmul_rates(
+    report: Report, engine: str = "torch", usual: bool = False
+) -> dict[tuple[int, int, int, int], float]:  # fmt: skip
+    """FLOP/s of one device by (m, k, n, devices that multiply at once), from the matmul cells.
+
+    Args:
+        usual: the rate of the median step, where the cell tells it, not of the best.
+    """
     found = {}
     for cell in report.of("matmul", engine):
         shape = (cell.get("request") or {}).get("shape")
-        if shape and cell["matmul_flops_per_s"]:
-            found[shape[0], shape[1], shape[2], int(cell["devices"])] = float(cell["matmul_flops_per_s"])
+        median = (cell.get("extra") or {}).get("matmul_median_flops_per_s") if usual else None
+        rate = median or cell["matmul_flops_per_s"]
+        if shape and rate:
+            found[shape[0], shape[1], shape[2], int(cell["devices"])] = float(rate)
     return found
 
 
@@ -140,16 +148,11 @@ def at_once(report: Report, engine: str = "torch") -> dict[int, float]:
 
     Medians of the steps on both sides, for a training step is taken at its median too.
     """
-    rates: dict[tuple[Any, ...], float] = {}
-    for cell in report.of("matmul", engine):
-        shape = (cell.get("request") or {}).get("shape")
-        rate = (cell.get("extra") or {}).get("matmul_median_flops_per_s") or cell["matmul_flops_per_s"]
-        if shape and rate:
-            rates[(*shape, int(cell["devices"]))] = float(rate)
+    rates = matmul_rates(report, engine, usual=True)
     found: dict[int, list[float]] = {}
-    for (*shape, devices), rate in rates.items():
-        if devices > 1 and (*shape, 1) in rates:
-            found.setdefault(devices, []).append(rate / rates[(*shape, 1)])
+    for (m, k, n, devices), rate in rates.items():
+        if devices > 1 and (m, k, n, 1) in rates:
+            found.setdefault(devices, []).append(rate / rates[m, k, n, 1])
     return {devices: float(np.median(ratios)) for devices, ratios in found.items()}
 
 

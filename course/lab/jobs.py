@@ -17,7 +17,7 @@ from typing import Any
 from course.errors import UserError
 from course.lab.finish import finished, rated, serial
 from course.lab.legality import refusal
-from course.lab.protocol import Request, cells, training
+from course.lab.protocol import BATCHES, Request, cells, training
 from course.lab.report import Cell, Report
 
 __all__ = ["KINDS", "collect", "configuration", "job"]
@@ -25,7 +25,7 @@ __all__ = ["KINDS", "collect", "configuration", "job"]
 HOST_CORES = 4
 """Cores of a host asked for each accelerator: the rank's own thread, the backward pass's, the network library's."""
 
-MOST_SEQUENCES = 16
+MOST_SEQUENCES = BATCHES[-1] // 2
 """Sequences of a step that a device is given: those of one of two devices at the protocol's largest batch."""
 
 CONFIGURATION = "lab-config.json"
@@ -56,7 +56,9 @@ def configuration(
     devices = nodes * devices_per_node
     gpus = [{"name": None}] * (devices if kind == "gpu" else 0)
     machine = {"kind": kind, "cores": devices, "gpus": gpus}
-    sample = cells({**machine, "cores": 2, "gpus": gpus[:2]}, quick, engine)
+    # the cells of two devices, grown: JAX's quick protocol has none, and a job of one device a curve all the same
+    two = {**machine, "cores": 2, "gpus": [{"name": None}] * 2 if kind == "gpu" else []}
+    sample = cells(two, quick and engine == "torch", engine)
     counts = sorted({1, devices_per_node, devices} if engine == "torch" else {devices})
     strong = [cell for cell in sample if cell["family"] == "strong" and cell["devices"] == 2 and not cell["loader_s"]]
     found: list[Request] = []

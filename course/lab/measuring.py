@@ -246,6 +246,8 @@ class _Run:
                 if self.guess([*chosen, *together]) < allowed:
                     chosen += together
             if not chosen:
+                if noisy:
+                    self.progress.say(f"{len(noisy)} cells stay noisy: there is no time left to measure them again.")
                 return
             self.progress.say(f"{len(chosen)} cells, noisy or beside such, are measured again, attempt {attempt} of "
                               f"{attempts}.")  # fmt: skip
@@ -319,7 +321,7 @@ def _said(cell: Cell) -> str:
 
 
 def _traced(requests: Requests, folder: Path) -> list[protocol.Request]:
-    """Ask for traces of one cell of each kind of communication, on two devices."""
+    """Ask for traces of the strong curve and of one cell of each other kind of communication, on two devices."""
     folder.mkdir(parents=True, exist_ok=True)
     return [
         {**request, "trace": str((folder / f"{request['id']}.json").resolve())}

@@ -23,10 +23,6 @@ QUIET_CPU_PER_WALL = 0.9
 """A single rank that computes and waits for nobody gets 0.97 of a core on a quiet machine."""
 
 
-TICK_S = 0.01
-"""Linux counts the time of all processes in ticks, on each core: what lies below one a core was not seen."""
-
-
 @dataclass(frozen=True)
 class Sample:
     """Counters of one moment: seconds of the clock, CPU of this process, of all processes, waiting for a core."""
@@ -54,15 +50,18 @@ def between(first: Sample, last: Sample, ranks_cpu_s: float | None = None) -> di
         first, last: the samples before and after.
         ranks_cpu_s: CPU seconds of all ranks on this host in between, where there are several; else this process's.
 
-    >>> between(Sample(0, 0, 0, 0), Sample(200, 190, 250, 20))["runq_wait"]
-    0.1
+    Linux counts the time of all processes in ticks, on each core: what lies below one a core was not seen.
+
+    >>> found = between(Sample(0, 0, 0, 0), Sample(200, 190, 250, 20))
+    >>> found["runq_wait"], found["cpu_per_wall"], 0.2 < found["foreign_cores"] < 0.3
+    (0.1, 0.95, True)
     """
     wall = max(last.wall_s - first.wall_s, 1e-9)
     own = last.own_cpu_s - first.own_cpu_s
     foreign = waited = None
     if first.all_cpu_s is not None and last.all_cpu_s is not None:
         ours = own if ranks_cpu_s is None else ranks_cpu_s
-        unseen = TICK_S * (os.cpu_count() or 1)
+        unseen = (os.cpu_count() or 1) / _ticks_a_second()
         foreign = round(max(0.0, last.all_cpu_s - first.all_cpu_s - ours - unseen) / wall, 4)
     if first.waiting_s is not None and last.waiting_s is not None:
         waited = round(max(0.0, last.waiting_s - first.waiting_s) / wall, 4)
@@ -110,7 +109,11 @@ def _all_cpu_s() -> float | None:
         user, nice, system, _idle, _waiting, interrupt, soft = (int(number) for number in fields[:7])
     except (OSError, ValueError):
         return None
-    return (user + nice + system + interrupt + soft) / os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + interrupt + soft) / _ticks_a_second()
+
+
+def _ticks_a_second() -> float:
+    return os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100.0
 
 
 def _waiting_s() -> float | None:

@@ -24,6 +24,9 @@ CPU_MODEL = {"layers": 4, "hidden": 128, "heads": 4, "ffn": 512, "vocabulary": 5
 GPU_MODEL = {"layers": 8, "hidden": 2048, "heads": 16, "ffn": 8192, "vocabulary": 32768}
 """0.54 billion parameters: fits one accelerator of 16 GiB at its smallest batch."""
 
+BATCHES, JAX_BATCHES, QUICK_BATCHES = (2, 4, 8, 16, 32), (2, 8, 32), (2, 8, 16)
+"""Sequences of a step, by Torch, by JAX, which compiles each, and quick."""
+
 ORDER = ["tensor", "context", "pipeline", "data"]
 """Innermost first: the axis that speaks most has the nearest neighbours."""
 
@@ -60,7 +63,7 @@ def cells(
     if not quick if grid is None else grid:
         found += [cell for cell in plan.grid() if cell["id"] not in {one["id"] for one in found}]
     if engine == "jax":
-        found += plan.processes()
+        found = plan.compiled_soon(found) if quick else found + plan.processes()
     return [cell for cell in found if cell["family"] in wanted and refusal(cell, machine) is None]
 
 
@@ -171,13 +174,12 @@ class _Plan:
         self.machine, self.quick, self.engine = machine, quick, engine
         self.gpu = machine.get("kind") == "gpu"
         self.most = counts(machine)[-1]
-        self.batches = (2, 8, 16) if quick else (2, 4, 8, 16, 32) if engine == "torch" else (2, 8, 32)
+        self.batches = QUICK_BATCHES if quick else BATCHES if engine == "torch" else JAX_BATCHES
         self.middle = self.batches[-1] // 2
         self.curve = sorted({*self.batches, self.middle})  # the layouts are cut from the middle one
         self.steps = 12 if quick else 24
         if engine == "jax":
             self.steps = 6 if quick else 12
-        self.compiles = quick and engine == "jax"  # which takes most of the time: only what the layouts need
         # devices simulated in one process share its threads: their bytes and counts hold, their times do not scale
         self.apart = ("strong", "matmul", "collective") if engine == "jax" and not quick else ()
 
@@ -203,7 +205,7 @@ class _Plan:
         # every shape alone and at once: else a smaller matrix and a neighbour in memory could not be told apart
         rows = sorted({batch // count * length for count in counts(self.machine) for batch in self.batches
                        if batch % count == 0})  # fmt: skip
-        shapes = [[side, side, side]] + [[m, model["hidden"], model["ffn"]] for m in rows if not self.compiles]
+        shapes = [[side, side, side]] + [[m, model["hidden"], model["ffn"]] for m in rows]
         turns = None if self.engine == "jax" else "matmul.{}"
         return [
             self.cell("matmul", devices, devices, name=name, shape=shape, steps=20, blocks=2,
@@ -212,7 +214,7 @@ class _Plan:
         ]  # fmt: skip
 
     def messages(self, devices: int) -> list[Request]:
-        if devices < 2 or self.compiles:
+        if devices < 2:
             return []
         largest = 256 * MEGABYTE if self.gpu else 4 * MEGABYTE
         sizes = [4 * KILOBYTE, 64 * KILOBYTE, 256 * KILOBYTE, MEGABYTE, largest]
@@ -233,8 +235,6 @@ class _Plan:
 
     def strong(self, devices: int) -> list[Request]:
         exposed = devices > 1 and self.engine == "torch"
-        if self.compiles:  # what the layouts' losses are compared with
-            return [self.cell("strong", 1, self.middle)] if devices == 1 else []
         found = [
             self.cell("strong", devices, batch, alternate=self.turns("strong", f"gb{batch}", devices),
                       measure_exposed=exposed)
@@ -296,7 +296,7 @@ class _Plan:
             }
             if self.quick:
                 del wanted[f"tp{devices}-sp"], wanted[f"dp{devices}-zero2"]
-        elif few and not self.quick:
+        elif few:
             wanted["dp2-explicit"] = {"data": 2}
         return self._layouts(devices, wanted)
 
@@ -326,6 +326,18 @@ class _Plan:
                       alternate=None if shared else f"layout.{devices}",
                       **({"explicit": True} if name.endswith("explicit") else {}))
             for name, layout in wanted.items()
+        ]  # fmt: skip
+
+    def compiled_soon(self, found: list[Request]) -> list[Request]:
+        """Of JAX's cells the layouts, the serial step that their losses are held against, and the peak.
+
+        Compiling takes most of the time of the others.
+        """
+        serial = f"jax.strong.1.gb{self.middle}"
+        return [
+            cell for cell in found
+            if (cell["family"] == "layout" and not cell.get("explicit")) or cell["id"] == serial
+            or (cell["family"] == "matmul" and len(set(cell["shape"])) == 1)
         ]  # fmt: skip
 
     def processes(self) -> list[Request]:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from course.files import user_data
 from course.grading import store as module
 from course.grading.report import Progress
 from course.grading.session import Session
-from course.grading.store import VERSION, Store, folder
+from course.grading.store import VERSION, Store
 
 WRITER = """
 import sys
@@ -175,9 +176,9 @@ def test_a_lock_that_is_held_delays_and_loses_nothing(tmp_path: Path, monkeypatc
 
 def test_the_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
-    assert folder() == tmp_path
+    assert user_data() == tmp_path == Store().path.parent
     monkeypatch.delenv("COURSE_DATA")
-    assert folder().name == "strong-scaling-course"
+    assert user_data().name == "strong-scaling-course"
 
 
 # ---------------------------------------------------------------- through the session

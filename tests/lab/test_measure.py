@@ -118,6 +118,15 @@ def test_what_counts_as_noisy(figures, ranks, waits, said):
     assert noise.noisy(figures, ranks, 2, waits) == said
 
 
+def test_a_tick_of_the_clock_is_no_neighbour(monkeypatch):
+    """A cell of 30 ms on two cores: one tick of 10 ms on each may have been counted that nobody used."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.sysconf", lambda _: 100, raising=False)
+    start = noise.Sample(0, 0, 0, 0)
+    assert noise.between(start, noise.Sample(0.03, 0.03, 0.05, 0))["foreign_cores"] == 0
+    assert noise.between(start, noise.Sample(2, 2, 3.02, 0))["foreign_cores"] == pytest.approx(0.5)
+
+
 def test_noise_of_a_neighbour_is_seen():
     """A process that computes beside this one is foreign; this one's own work is not."""
     if noise.sample().all_cpu_s is None:

@@ -72,11 +72,13 @@ def test_the_torch_protocol_on_two_cores_measures_all_families():
     assert any(one["sequence_parallel"] for one in layouts)
 
 
-def test_quick_is_a_third_and_has_every_family():
+def test_quick_is_a_small_part_and_has_every_family():
     short, whole = cells(HERE, True), cells(HERE, False)
     assert {one["family"] for one in short} == set(FAMILIES)
     assert max(one["devices"] for one in short) == 2
-    assert sum(map(seconds, short)) < 0.6 * sum(map(seconds, whole))
+    assert sum(map(seconds, short)) < 0.3 * sum(map(seconds, whole))
+    jax = cells(HERE, True, "jax")  # compiling takes the time: layouts, what they are held against, and a peak
+    assert {one["family"] for one in jax} == {"layout", "strong", "matmul"} and len(jax) == 6
 
 
 @pytest.mark.parametrize("machine", [HERE, FOUR, EIGHT], ids=["2", "4", "8 gpus"])
